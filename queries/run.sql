@@ -1,0 +1,102 @@
+-- name: StartRuns :many
+SELECT s.ord, s.run_id, s.existed, s.same
+  FROM pawl.start_runs(@workflow::text, @inputs::bytea[], @encoding::text,
+                       (SELECT array_agg(nullif(k.key, '') ORDER BY k.n) FROM unnest(@keys::text[]) WITH ORDINALITY AS k(key, n)), @ordering::text, @tags::text[], @priority::smallint,
+                       CASE WHEN @delay_ms::bigint > 0 THEN pawl.after(pawl.clock(), @delay_ms::bigint) ELSE @due::timestamptz END,
+                       @traceparent::text, @tracestate::text,
+                       CASE WHEN @reuse_ms::bigint >= 0 THEN least(@reuse_ms::bigint, 3155760000000) * interval '1 millisecond' END) AS s
+ ORDER BY s.ord;
+
+-- name: FindKey :one
+SELECT k.run_id, k.generation FROM pawl.key k
+ WHERE k.shard = pawl.shard_of(CASE WHEN @ordering::text <> '' THEN @ordering::text ELSE @key::text END, (SELECT m.shards FROM pawl.meta m))
+   AND k.workflow = @workflow AND k.ordering = @ordering::text AND k.key = @key::text;
+
+-- name: ReleaseKey :one
+-- A person allows the key one more start once its run has ended, and says why.
+WITH k AS (
+  UPDATE pawl.key k SET released = true
+   WHERE k.shard = pawl.shard_of(CASE WHEN @ordering::text <> '' THEN @ordering::text ELSE @key::text END, (SELECT m.shards FROM pawl.meta m))
+     AND k.workflow = @workflow AND k.ordering = @ordering::text AND k.key = @key::text
+  RETURNING k.shard, k.run_id
+)
+INSERT INTO pawl.audit (acted_at, actor, act, shard, run_id, workflow, key, reason)
+SELECT pawl.clock(), @actor, 'release-key', k.shard, k.run_id, @workflow, @key, @reason FROM k
+RETURNING run_id::uuid AS run_id;
+
+-- name: Outcomes :many
+-- What waiters ask: of these runs, those that have ended, with where their results are.
+SELECT r.id, r.workflow, r.outcome, r.encoding, r.output, r.result_job, r.result_token
+  FROM (SELECT unnest(@ids::uuid[]) AS id) i,
+       LATERAL (SELECT q.id, q.workflow, q.outcome, q.encoding, q.output, q.result_job, q.result_token FROM pawl.run q
+                 WHERE q.shard = @shard::smallint AND q.id = i.id AND q.outcome IS NOT NULL) r;
+
+-- name: RunExists :one
+SELECT r.workflow FROM pawl.run r WHERE r.shard = @shard::smallint AND r.id = @id;
+
+-- name: Outputs :many
+-- Recorded values, by key.
+SELECT h.run_id, h.job, h.token, h.encoding, h.output
+  FROM (SELECT unnest(@runs::uuid[]) AS run_id, unnest(@jobs::bigint[]) AS job, unnest(@tokens::bigint[]) AS token) i,
+       LATERAL (SELECT x.run_id, x.job, x.token, x.encoding, x.output FROM pawl.history x
+                 WHERE x.shard = @shard::smallint AND x.run_id = i.run_id AND x.job = i.job AND x.token = i.token) h;
+
+-- name: OutputOfNode :many
+-- The slow way to an output that no longer is referred to: by place, newest first.
+SELECT h.job, h.token, h.encoding, h.output FROM pawl.history h
+ WHERE h.shard = @shard::smallint AND h.run_id = @run_id AND h.node = @node AND h.event IN ('completed', 'settled') AND h.output IS NOT NULL
+ ORDER BY h.token DESC LIMIT 1;
+
+-- name: GetRun :one
+SELECT r.*, d.graph FROM pawl.run r JOIN pawl.definition d ON d.id = r.definition WHERE r.shard = @shard::smallint AND r.id = @id;
+
+-- name: JobsOfRun :many
+SELECT j.*, c.done, c.total, pawl.clock()::timestamptz AS now,
+       (j.state = 'pending' AND j.due_at <= pawl.now() AND NOT EXISTS (
+          SELECT FROM pawl.session s, LATERAL (SELECT unnest(s.routes) AS route, unnest(s.floors) AS floor) k
+           WHERE s.closed_at IS NULL AND s.expires_at > pawl.now() AND k.route = j.route AND j.node >= k.floor))::boolean AS stranded
+  FROM pawl.job j LEFT JOIN pawl.cursor c ON c.shard = j.shard AND c.job = j.id
+ WHERE j.shard = @shard::smallint AND j.run_id = @run_id ORDER BY j.id;
+
+-- name: HistoryOfRun :many
+SELECT h.* FROM pawl.history h WHERE h.shard = @shard::smallint AND h.run_id = @run_id AND (h.job, h.token) > (@after_job::bigint, @after_token::bigint)
+ ORDER BY h.job, h.token LIMIT @most::int;
+
+-- name: EvidenceOfRun :many
+SELECT e.* FROM pawl.evidence e WHERE e.shard = @shard::smallint AND e.run_id = @run_id ORDER BY e.id;
+
+-- name: LastFailure :many
+-- Why a run is dead: its dead jobs with the row that made them so.
+SELECT j.id, j.node, j.path, j.attempt, h.class, h.code, h.reason
+  FROM pawl.job j LEFT JOIN LATERAL (SELECT x.class, x.code, x.reason FROM pawl.history x
+        WHERE x.shard = j.shard AND x.run_id = j.run_id AND x.job = j.id AND x.token = j.token) h ON true
+ WHERE j.shard = @shard::smallint AND j.run_id = @run_id AND j.state = 'dead' ORDER BY j.id;
+
+-- name: ListRuns :many
+-- Newest first. The state of a live run is derived from its jobs.
+SELECT r.shard, r.id, r.workflow, r.key, r.ordering, r.priority, r.tags, r.created_at, r.ended_at, s.state::text AS state, s.step_node, s.code, s.due_at, d.graph
+  FROM pawl.run r
+  JOIN pawl.definition d ON d.id = r.definition
+  JOIN LATERAL (
+    SELECT coalesce(r.outcome, CASE WHEN r.cancelling THEN 'cancelling'
+             WHEN bool_or(j.state = 'dead') THEN 'dead'
+             WHEN bool_or(j.state = 'uncertain' OR j.mode = 'ask') THEN 'uncertain'
+             WHEN bool_or(j.state = 'running') THEN 'running'
+             WHEN bool_or(j.state = 'waiting') THEN 'waiting'
+             WHEN bool_and(j.due_at > pawl.now()) THEN 'scheduled'
+             ELSE 'running' END) AS state,
+           min(j.node) AS step_node, max(j.code) AS code, min(j.due_at) AS due_at,
+           bool_or(j.state = 'pending' AND j.due_at <= pawl.now() AND NOT EXISTS (
+             SELECT FROM pawl.session o, LATERAL (SELECT unnest(o.routes) AS route, unnest(o.floors) AS floor) k
+              WHERE o.closed_at IS NULL AND o.expires_at > pawl.now() AND k.route = j.route AND j.node >= k.floor)) AS stranded
+      FROM pawl.job j WHERE j.shard = r.shard AND j.run_id = r.id) s ON true
+ WHERE (@workflow::text = '' OR r.workflow = @workflow::text)
+   AND (@key::text = '' OR r.key = @key::text)
+   AND (cardinality(@tags::text[]) = 0 OR r.tags @> @tags::text[])
+   AND (cardinality(@states::text[]) = 0 OR s.state = ANY (@states::text[]) OR ('stranded' = ANY (@states::text[]) AND s.stranded))
+   AND (@code::text = '' OR s.code = @code::text)
+   AND (@step::text = '' OR (r.outcome IS NULL OR r.outcome = 'failed') AND
+        convert_from(d.graph, 'UTF8')::json -> 'steps' -> s.step_node ->> 'name' = @step::text)
+   AND r.created_at >= @since::timestamptz AND r.created_at < @until::timestamptz
+   AND r.id < @before::uuid
+ ORDER BY r.id DESC LIMIT @most::int;

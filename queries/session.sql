@@ -1,0 +1,51 @@
+-- name: OpenSession :exec
+INSERT INTO pawl.session (id, name, routes, floors, started_at, expires_at)
+SELECT @id::uuid, @name::text, @routes::int[], @floors::int[], t.now, pawl.after(t.now, @ttl_ms::bigint) FROM (SELECT pawl.clock() AS now) t;
+
+-- name: CloseSession :exec
+-- A worker closes its own session when it holds nothing any more.
+UPDATE pawl.session SET closed_at = pawl.now() WHERE id = @id::uuid AND closed_at IS NULL;
+
+-- name: Pulse :one
+-- Renews the session and tells what there is to do: when each route has work next, when a lease or a session
+-- runs out, when a question is due, which runs are being cancelled.
+WITH s AS (
+  UPDATE pawl.session SET expires_at = pawl.after(pawl.clock(), @ttl_ms::bigint), routes = @routes::int[], floors = @floors::int[]
+   WHERE id = @owner::uuid AND closed_at IS NULL
+  RETURNING id
+), d AS MATERIALIZED (
+  SELECT r.route, x.due_at
+    FROM (SELECT unnest(@routes::int[]) AS route, unnest(@floors::int[]) AS floor) r,
+         LATERAL (SELECT j.due_at FROM pawl.job j
+                   WHERE j.shard = @shard::smallint AND j.route = r.route AND j.state = 'pending' AND j.node >= r.floor
+                   ORDER BY j.due_at, j.id LIMIT 1) x
+)
+SELECT EXISTS (SELECT FROM s)::boolean AS alive, pawl.clock()::timestamptz AS now,
+       coalesce((SELECT array_agg(d.route ORDER BY d.route) FROM d), '{}')::int[] AS routes,
+       coalesce((SELECT array_agg(d.due_at ORDER BY d.route) FROM d), '{}')::timestamptz[] AS due_ats,
+       coalesce((SELECT min(CASE WHEN o.id IS NULL THEN pawl.now() ELSE j.expires_at END)
+          FROM pawl.job j LEFT JOIN pawl.session o ON o.id = j.owner AND o.closed_at IS NULL
+         WHERE j.shard = @shard::smallint AND j.state = 'running'), 'infinity')::timestamptz AS lapse_at,
+       coalesce((SELECT min(o.expires_at) FROM pawl.session o WHERE o.closed_at IS NULL), 'infinity')::timestamptz AS session_lapse_at,
+       coalesce((SELECT j.due_at FROM pawl.job j WHERE j.shard = @shard::smallint AND j.state = 'uncertain' ORDER BY j.due_at, j.id LIMIT 1),
+                'infinity')::timestamptz AS ask_at,
+       coalesce((SELECT array_agg(c.id) FROM (SELECT r.id FROM pawl.run r WHERE r.shard = @shard::smallint AND r.cancelling ORDER BY r.id LIMIT 1000) c),
+                '{}')::uuid[] AS cancelling;
+
+-- name: MakePartitions :one
+SELECT pawl.make_partitions(@days::int)::int AS made;
+
+-- name: Notify :exec
+SELECT pg_notify('pawl', @payload::text);
+
+-- name: Shards :one
+SELECT shards FROM pawl.meta;
+
+-- name: StrandedRoutes :many
+-- Due work that no open session may claim, by workflow and step number.
+SELECT d.workflow, d.id AS definition, j.node, count(*) AS jobs, min(j.due_at)::timestamptz AS since
+  FROM pawl.job j JOIN pawl.route r ON r.id = j.route JOIN pawl.definition d ON d.id = r.definition
+ WHERE j.shard = @shard::smallint AND j.state = 'pending' AND j.due_at <= pawl.now()
+   AND NOT EXISTS (SELECT FROM pawl.session s, LATERAL (SELECT unnest(s.routes) AS route, unnest(s.floors) AS floor) k
+                    WHERE s.closed_at IS NULL AND k.route = j.route AND j.node >= k.floor)
+ GROUP BY d.workflow, d.id, j.node ORDER BY d.workflow, d.id, j.node LIMIT 1000;

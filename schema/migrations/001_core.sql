@@ -1,0 +1,378 @@
+-- Schema pawl: everything is qualified, since a user's search_path rules inside StartTx.
+-- Text with CHECK, no enums; no foreign keys and no triggers on hot tables; payloads are bytes.
+-- Every key of a table that grows with the work starts with shard, so that no statement of the hot
+-- path needs rows of two shards to agree.
+
+CREATE SCHEMA IF NOT EXISTS pawl;
+
+-- One row: what was fixed when the schema was made, and which releases may use it.
+CREATE TABLE pawl.meta (
+  one         boolean  PRIMARY KEY DEFAULT true CHECK (one),
+  shards      smallint NOT NULL DEFAULT 1 CHECK (shards BETWEEN 1 AND 4096),
+  oldest_code integer  NOT NULL DEFAULT 1 -- the oldest schema version whose code works on this schema
+);
+INSERT INTO pawl.meta DEFAULT VALUES;
+
+-- The one place that reads the clock: tests may shift it. clock() moves within a transaction, and is
+-- what decides about leases; now() stands still, and is what an index can be searched by.
+CREATE FUNCTION pawl.clock() RETURNS timestamptz LANGUAGE sql VOLATILE AS 'SELECT pg_catalog.clock_timestamp()';
+CREATE FUNCTION pawl.now() RETURNS timestamptz LANGUAGE sql STABLE AS 'SELECT pg_catalog.now()';
+
+-- after adds milliseconds to a time; absurd delays clamp to a hundred years, negative ones to nothing.
+CREATE FUNCTION pawl.after(t timestamptz, ms bigint) RETURNS timestamptz LANGUAGE sql IMMUTABLE AS
+  $$SELECT t + least(greatest(ms, 0), 3155760000000) * interval '1 millisecond'$$;
+
+-- The shard of a key: the first four bytes of its SHA-256, modulo the number of shards.
+CREATE FUNCTION pawl.shard_of(k text, shards smallint) RETURNS smallint LANGUAGE sql IMMUTABLE AS
+  $$SELECT ((('x' || encode(substr(sha256(convert_to(k, 'UTF8')), 1, 4), 'hex'))::bit(32)::bigint) % shards)::smallint$$;
+
+-- A run's id: a UUIDv7 of the database's clock whose twelve rand_a bits carry the shard.
+CREATE FUNCTION pawl.new_run_id(shard smallint, t timestamptz) RETURNS uuid LANGUAGE sql VOLATILE AS
+  $$SELECT (lpad(to_hex((extract(epoch FROM t) * 1000)::bigint), 12, '0') || '7' || lpad(to_hex(shard::int), 3, '0')
+         || substr(replace(gen_random_uuid()::text, '-', ''), 17))::uuid$$;
+
+-- A workflow's graph of steps, once for each different graph. New runs get the one activated last.
+CREATE TABLE pawl.definition (
+  id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  workflow  text        NOT NULL CHECK (workflow <> ''),
+  hash      bytea       NOT NULL,
+  graph     bytea       NOT NULL,           -- JSON
+  queue     text        NOT NULL,           -- of the first step
+  active_at timestamptz NOT NULL,           -- when a process that knows it started last
+  UNIQUE (workflow, hash)
+);
+
+-- An integer that names queue, definition and priority: what the ready index is cut by.
+CREATE TABLE pawl.route (
+  id         integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  definition bigint   NOT NULL,
+  queue      text     NOT NULL,
+  priority   smallint NOT NULL CHECK (priority BETWEEN 0 AND 3), -- 3 is claimed first
+  UNIQUE (definition, queue, priority)
+);
+
+-- A worker process's own short lease. Closed once, never reopened.
+CREATE TABLE pawl.session (
+  id         uuid PRIMARY KEY,              -- the owner
+  name       text        NOT NULL,          -- for people; says nothing about ownership
+  routes     integer[]   NOT NULL,          -- what it may claim,
+  floors     integer[]   NOT NULL,          -- and from which node on
+  started_at timestamptz NOT NULL,
+  expires_at timestamptz NOT NULL,
+  closed_at  timestamptz
+) WITH (fillfactor = 50);
+CREATE INDEX session_open ON pawl.session (id) WHERE closed_at IS NULL;
+
+-- A caller's key. Outlives runs: it counts how many starts the key has had.
+CREATE TABLE pawl.key (
+  shard      smallint NOT NULL,
+  workflow   text     NOT NULL,
+  ordering   text     NOT NULL,
+  key        text     NOT NULL,
+  generation integer  NOT NULL,
+  run_id     uuid     NOT NULL,             -- of the newest start
+  input_hash bytea    NOT NULL,
+  released   boolean  NOT NULL DEFAULT false, -- a person allowed one more start
+  PRIMARY KEY (shard, workflow, ordering, key)
+);
+
+CREATE TABLE pawl.run (
+  shard         smallint    NOT NULL,
+  id            uuid        NOT NULL,
+  workflow      text        NOT NULL,
+  definition    bigint      NOT NULL,
+  key           text,
+  ordering      text        NOT NULL DEFAULT '',
+  generation    integer     NOT NULL DEFAULT 1,
+  priority      smallint    NOT NULL,
+  tags          text[]      NOT NULL DEFAULT '{}',
+  traceparent   text        NOT NULL DEFAULT '',
+  tracestate    text        NOT NULL DEFAULT '',
+  encoding      text        NOT NULL,
+  input         bytea       NOT NULL,
+  created_at    timestamptz NOT NULL,
+  cancelling    boolean     NOT NULL DEFAULT false, -- asked for, and not ended yet
+  cancelled_by  text,
+  cancel_reason text,
+  outcome       text CHECK (outcome IN ('succeeded', 'failed', 'undone', 'cancelled')),
+  ended_at      timestamptz,
+  result_job    bigint,                     -- the history row that holds the result,
+  result_token  bigint,
+  output        bytea,                      -- or the result itself, when it is no step's output
+  PRIMARY KEY (shard, id),
+  CHECK ((outcome IS NULL) = (ended_at IS NULL)),
+  CHECK (outcome IS NULL OR NOT cancelling),
+  CHECK ((outcome IS NOT DISTINCT FROM 'succeeded') = (result_token IS NOT NULL)),
+  CHECK ((result_job IS NULL) = (result_token IS NULL)),
+  CHECK (output IS NULL OR result_token IS NOT NULL)
+) WITH (fillfactor = 85);
+CREATE INDEX run_workflow ON pawl.run (workflow, id);
+CREATE INDEX run_tags ON pawl.run USING gin (tags) WHERE tags <> '{}';
+CREATE INDEX run_cancelling ON pawl.run (shard, id) WHERE cancelling;
+
+-- The live positions of runs, nothing else: a job advances in place. No column that changes at a
+-- hand-over, a heartbeat or a cursor write is in an index or in an index's predicate, so those are HOT.
+CREATE TABLE pawl.job (
+  shard        smallint NOT NULL,
+  id           bigint   GENERATED ALWAYS AS IDENTITY,
+  run_id       uuid     NOT NULL,
+  token        bigint   NOT NULL DEFAULT 0, -- raised by every grant and every transition
+  cursor_seq   bigint   NOT NULL DEFAULT 0, -- raised by every cursor write
+  due_at       timestamptz NOT NULL,        -- pending: when; uncertain: when to ask, infinity: a person must
+  granted_at   timestamptz,
+  expires_at   timestamptz,
+  deadline_at  timestamptz,                 -- no renewal goes beyond: granted_at + max runtime
+  failed_at    timestamptz,                 -- first failure of this step
+  uncertain_at timestamptz,                 -- since when the outcome of its effect is unknown
+  effect_at    timestamptz,                 -- first grant of the effect
+  owner        uuid,
+  route        integer  NOT NULL,
+  node         integer  NOT NULL DEFAULT 0, -- the place: the graph's node,
+  attempt      integer  NOT NULL DEFAULT 0,
+  lapses       integer  NOT NULL DEFAULT 0, -- since the cursor moved last
+  transients   integer  NOT NULL DEFAULT 0, -- failures of each class
+  unknowns     integer  NOT NULL DEFAULT 0,
+  questions    integer  NOT NULL DEFAULT 0, -- asked about the effect
+  effect_gen   integer  NOT NULL DEFAULT 0, -- raised by a replay with corrected input
+  begun        boolean  NOT NULL DEFAULT false, -- the body of a LookUp or Manual effect may have run
+  state        text     NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'running', 'waiting', 'uncertain', 'dead')),
+  mode         text     NOT NULL DEFAULT 'do' CHECK (mode IN ('do', 'ask', 'settled')),
+  at_expiry    text     NOT NULL DEFAULT 'retry' CHECK (at_expiry IN ('retry', 'ask', 'person')),
+  path         text     NOT NULL DEFAULT '', -- and the element and round numbers around it, outermost first, dotted
+  refs         text     NOT NULL DEFAULT '', -- where the values that are still needed are recorded: node:job:token …
+  code         text,                        -- of the last error
+  effect_key   bytea,
+  effect_hash  bytea,
+  PRIMARY KEY (shard, id),
+  CHECK ((state = 'running') = (owner IS NOT NULL)),
+  CHECK ((state = 'running') = (expires_at IS NOT NULL)),
+  CHECK ((state = 'running') = (granted_at IS NOT NULL)),
+  CHECK ((state = 'running') = (deadline_at IS NOT NULL)),
+  CHECK (expires_at <= deadline_at),
+  CHECK (state <> 'uncertain' OR uncertain_at IS NOT NULL),
+  CHECK (mode <> 'ask' OR uncertain_at IS NOT NULL),
+  CHECK (NOT begun OR (state = 'running' AND mode = 'do')),
+  CHECK (at_expiry = 'retry' OR state = 'running'),
+  CHECK ((effect_key IS NULL) = (effect_at IS NULL) AND (effect_key IS NULL) = (effect_hash IS NULL)),
+  CHECK (token >= 0 AND attempt >= 0 AND node >= 0)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
+        autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.2, autovacuum_analyze_threshold = 5000);
+CREATE INDEX job_ready ON pawl.job (shard, route, due_at, id) WHERE state = 'pending';
+CREATE INDEX job_running ON pawl.job (shard, id) WHERE state = 'running';
+CREATE INDEX job_uncertain ON pawl.job (shard, due_at, id) WHERE state = 'uncertain';
+CREATE INDEX job_run ON pawl.job (shard, run_id);
+
+-- The typed position inside a long step, and the progress it reports. Gone when the step is done.
+CREATE TABLE pawl.cursor (
+  shard    smallint    NOT NULL,
+  job      bigint      NOT NULL,
+  seq      bigint      NOT NULL,            -- equals the job's cursor_seq
+  encoding text        NOT NULL,
+  value    bytea,                           -- null: progress only
+  done     bigint      NOT NULL DEFAULT 0,
+  total    bigint      NOT NULL DEFAULT 0,
+  saved_at timestamptz NOT NULL,
+  PRIMARY KEY (shard, job)
+) WITH (fillfactor = 50);
+
+-- One row a transition, append-only; it carries the grant that it closed. Partitioned by the run's day.
+CREATE TABLE pawl.history (
+  shard      smallint    NOT NULL,
+  run_id     uuid        NOT NULL,
+  job        bigint      NOT NULL,
+  token      bigint      NOT NULL,          -- the job's token after the transition
+  granted_at timestamptz,
+  ended_at   timestamptz NOT NULL,
+  node       integer     NOT NULL,
+  attempt    integer     NOT NULL,
+  owner      uuid,                          -- whose lease it closed
+  request    uuid        NOT NULL,
+  path       text        NOT NULL,
+  mode       text        NOT NULL,
+  from_state text        NOT NULL,
+  to_state   text        NOT NULL,          -- gone: the job has ended with its run
+  event      text        NOT NULL CHECK (event IN ('completed', 'retried', 'snoozed', 'handed_back', 'lapsed', 'uncertain',
+                                                   'asking', 'unknown', 'settled', 'repeat', 'dead', 'cancelled', 'resolved', 'replayed')),
+  writer     text        NOT NULL CHECK (writer IN ('worker', 'recovery', 'reconciler', 'person')),
+  actor      text,
+  class      text,
+  code       text,
+  reason     text,
+  evidence   text,
+  encoding   text,
+  output     bytea,                         -- a step's output; of a replay: the corrected input
+  PRIMARY KEY (shard, run_id, job, token)
+) PARTITION BY RANGE (run_id);
+
+-- What came after its lease was lost. It changes no state; reconciler and person are shown it.
+CREATE TABLE pawl.evidence (
+  id       bigint GENERATED ALWAYS AS IDENTITY,
+  shard    smallint    NOT NULL,
+  run_id   uuid        NOT NULL,
+  job      bigint      NOT NULL,
+  token    bigint      NOT NULL,            -- of the lost lease
+  attempt  integer     NOT NULL,
+  node     integer     NOT NULL,
+  path     text        NOT NULL,
+  owner    uuid        NOT NULL,
+  came_at  timestamptz NOT NULL,
+  class    text,                            -- null: an output
+  code     text,
+  reason   text,
+  encoding text,
+  output   bytea,
+  PRIMARY KEY (shard, run_id, id)
+);
+
+-- Acts of people on whole runs and keys. Append-only. (Acts on a job are its history.)
+CREATE TABLE pawl.audit (
+  id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  acted_at timestamptz NOT NULL,
+  actor    text        NOT NULL,
+  act      text        NOT NULL,
+  shard    smallint,
+  run_id   uuid,
+  workflow text,
+  key      text,
+  reason   text        NOT NULL
+);
+
+-- Partitions of history: a day each, from yesterday on (a clock may be set back) to so many days ahead.
+-- LIKE and ATTACH, since CREATE … PARTITION OF would lock the parent. Made with the rights of the
+-- schema's owner, so that a worker's role needs none to make tables. Returns how many were made.
+CREATE FUNCTION pawl.make_partitions(days integer) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '3s' AS $$
+DECLARE
+  today date := (pawl.clock() AT TIME ZONE 'UTC')::date;
+  d     date;
+  part  text;
+  lo    text;
+  hi    text;
+  made  integer := 0;
+BEGIN
+  PERFORM pg_advisory_xact_lock(hashtextextended('pawl.make_partitions', 0));
+  FOR i IN -1 .. least(days, 400) LOOP
+    d := today + i;
+    part := 'history_' || to_char(d, 'YYYYMMDD');
+    CONTINUE WHEN to_regclass('pawl.' || part) IS NOT NULL;
+    lo := lpad(to_hex((extract(epoch FROM d::timestamp AT TIME ZONE 'UTC') * 1000)::bigint), 12, '0') || repeat('0', 20);
+    hi := lpad(to_hex((extract(epoch FROM (d + 1)::timestamp AT TIME ZONE 'UTC') * 1000)::bigint), 12, '0') || repeat('0', 20);
+    EXECUTE format('CREATE TABLE pawl.%I (LIKE pawl.history INCLUDING ALL)', part);
+    EXECUTE format('ALTER TABLE pawl.history ATTACH PARTITION pawl.%I FOR VALUES FROM (%L) TO (%L)', part, lo::uuid, hi::uuid);
+    made := made + 1;
+  END LOOP;
+  RETURN made;
+END $$;
+
+-- Starts runs of one workflow, all or none, in the caller's transaction: a key, a run and a job each.
+-- A key that is taken gives back the run that has it (existed), unless that run has ended and either a
+-- person released the key or it ended longer than reuse ago: then the key's generation rises.
+-- same: the run that exists was started with the same input.
+CREATE FUNCTION pawl.start_runs(
+  a_workflow text, a_inputs bytea[], a_encoding text, a_keys text[], a_ordering text, a_tags text[],
+  a_priority smallint, a_due timestamptz, a_traceparent text, a_tracestate text, a_reuse interval)
+RETURNS TABLE (ord integer, run_id uuid, existed boolean, same boolean)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+  t      timestamptz := pawl.clock();
+  due    timestamptz := greatest(coalesce(a_due, t), t);
+  def    record;
+  n      smallint;
+  way    integer;
+  shards smallint[];
+  ids    uuid[];
+  was    boolean[];
+  sames  boolean[];
+  gens   integer[];
+  k      record;
+  r      record;
+BEGIN
+  SELECT d.id, d.queue INTO def FROM pawl.definition d WHERE d.workflow = a_workflow ORDER BY d.active_at DESC, d.id DESC LIMIT 1;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'pawl: workflow % is not known to this database: start a process that has its definition once', quote_literal(a_workflow)
+      USING ERRCODE = 'PW001';
+  END IF;
+  SELECT x.id INTO STRICT way FROM pawl.route x WHERE x.definition = def.id AND x.queue = def.queue AND x.priority = a_priority;
+  SELECT m.shards INTO STRICT n FROM pawl.meta m;
+
+  SELECT array_agg(s.shard ORDER BY s.ord), array_agg(pawl.new_run_id(s.shard, t) ORDER BY s.ord)
+    INTO shards, ids
+    FROM (SELECT u.ord, CASE WHEN a_ordering <> '' THEN pawl.shard_of(a_ordering, n)
+                             WHEN u.key IS NOT NULL THEN pawl.shard_of(u.key, n)
+                             ELSE (floor(random() * n))::smallint END AS shard
+            FROM unnest(a_keys) WITH ORDINALITY AS u(key, ord)) s;
+  was := array_fill(false, ARRAY[cardinality(a_inputs)]);
+  sames := was;
+  gens := array_fill(1, ARRAY[cardinality(a_inputs)]);
+
+  IF EXISTS (SELECT FROM unnest(a_keys) u WHERE u IS NOT NULL) THEN
+    -- In order of the keys: two that start the same keys must not deadlock.
+    INSERT INTO pawl.key (shard, workflow, ordering, key, generation, run_id, input_hash)
+    SELECT u.shard, a_workflow, a_ordering, u.key, 1, u.id, sha256(u.input)
+      FROM unnest(shards, a_keys, ids, a_inputs) AS u(shard, key, id, input) WHERE u.key IS NOT NULL
+     ORDER BY u.shard, u.key, u.id
+    ON CONFLICT DO NOTHING;
+    FOR k IN SELECT u.ord, u.shard, u.key, u.id, sha256(u.input) AS hash, e.run_id AS old, e.input_hash, e.released, e.generation
+               FROM unnest(shards, a_keys, ids, a_inputs) WITH ORDINALITY AS u(shard, key, id, input, ord),
+                    LATERAL (SELECT * FROM pawl.key e WHERE e.shard = u.shard AND e.workflow = a_workflow
+                                AND e.ordering = a_ordering AND e.key = u.key) e
+              WHERE u.key IS NOT NULL AND e.run_id <> u.id ORDER BY u.shard, u.key, u.ord LOOP
+      IF k.released OR a_reuse IS NOT NULL THEN -- the run's row first: lock order
+        SELECT x.outcome, x.ended_at INTO r FROM pawl.run x WHERE x.shard = k.shard AND x.id = k.old FOR NO KEY UPDATE;
+        IF r.outcome IS NOT NULL AND (k.released OR r.ended_at + a_reuse <= t) THEN
+          UPDATE pawl.key e SET generation = e.generation + 1, run_id = k.id, input_hash = k.hash, released = false
+           WHERE e.shard = k.shard AND e.workflow = a_workflow AND e.ordering = a_ordering AND e.key = k.key AND e.run_id = k.old;
+          IF FOUND THEN
+            gens[k.ord] := k.generation + 1;
+            CONTINUE;
+          END IF;
+        END IF;
+      END IF;
+      SELECT e.run_id, e.input_hash INTO STRICT r FROM pawl.key e
+       WHERE e.shard = k.shard AND e.workflow = a_workflow AND e.ordering = a_ordering AND e.key = k.key;
+      ids[k.ord] := r.run_id;
+      was[k.ord] := true;
+      sames[k.ord] := r.input_hash = k.hash;
+    END LOOP;
+  END IF;
+
+  INSERT INTO pawl.run (shard, id, workflow, definition, key, ordering, generation, priority, tags, traceparent, tracestate, encoding, input, created_at)
+  SELECT u.shard, u.id, a_workflow, def.id, u.key, a_ordering, u.gen, a_priority, a_tags, a_traceparent, a_tracestate, a_encoding, u.input, t
+    FROM unnest(shards, ids, a_keys, gens, a_inputs, was) AS u(shard, id, key, gen, input, was) WHERE NOT u.was;
+  INSERT INTO pawl.job (shard, run_id, route, due_at)
+  SELECT u.shard, u.id, way, due FROM unnest(shards, ids, was) AS u(shard, id, was) WHERE NOT u.was;
+
+  RETURN QUERY SELECT u.ord::integer, u.id, u.was, u.same FROM unnest(ids, was, sames) WITH ORDINALITY AS u(id, was, same, ord) ORDER BY u.ord;
+END $$;
+
+-- Starting from plain SQL, in the caller's transaction: database/sql, psql, any language.
+-- The run is there when the transaction commits, and workers are woken then.
+CREATE FUNCTION pawl.start(workflow text, input json DEFAULT 'null', key text DEFAULT NULL, priority integer DEFAULT 1,
+                           due_at timestamptz DEFAULT NULL, tags text[] DEFAULT '{}')
+RETURNS uuid LANGUAGE plpgsql AS $$
+DECLARE
+  bytes bytea := convert_to(coalesce(input, 'null')::text, 'UTF8');
+  s     record;
+BEGIN
+  IF octet_length(bytes) > 1048576 THEN
+    RAISE EXCEPTION 'pawl: the input of workflow % has % bytes, more than 1048576: store it elsewhere and pass a reference',
+      quote_literal(workflow), octet_length(bytes) USING ERRCODE = 'PW003';
+  END IF;
+  IF start.priority NOT BETWEEN 0 AND 3 THEN
+    RAISE EXCEPTION 'pawl: priority % is not one of 0 (low), 1 (normal), 2 (high), 3 (urgent)', start.priority USING ERRCODE = 'PW004';
+  END IF;
+  IF start.key = '' OR octet_length(start.key) > 512 THEN
+    RAISE EXCEPTION 'pawl: a key has 1 to 512 bytes, this one has %', octet_length(start.key) USING ERRCODE = 'PW004';
+  END IF;
+  SELECT * INTO STRICT s FROM pawl.start_runs(start.workflow, ARRAY[bytes], 'json', ARRAY[start.key], '', coalesce(start.tags, '{}'),
+                                              start.priority::smallint, start.due_at, '', '', NULL);
+  IF s.existed AND NOT s.same THEN
+    RAISE EXCEPTION 'pawl: key % of workflow % has started run % with another input', quote_literal(start.key), quote_literal(workflow), s.run_id
+      USING ERRCODE = 'PW002';
+  END IF;
+  PERFORM pg_notify('pawl', 'w');
+  RETURN s.run_id;
+END $$;
+
+SELECT pawl.make_partitions(30);
