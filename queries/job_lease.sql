@@ -27,7 +27,7 @@ WITH g AS MATERIALIZED (
    WHERE j.shard = @shard::smallint AND j.ctid = g.tid AND g.ok
   RETURNING j.id, j.expires_at, j.deadline_at, j.effect_at, j.effect_hash
 )
-SELECT g.id::bigint AS id,
+SELECT g.id, 
        (CASE WHEN u.id IS NOT NULL THEN 'done' WHEN g.tid IS NULL AND b.id IS NOT NULL THEN 'busy' WHEN g.ok THEN 'busy' ELSE 'lost' END)::text AS verdict,
        g.now::timestamptz AS now, u.expires_at, u.deadline_at, u.effect_at, u.effect_hash
   FROM g LEFT JOIN u ON u.id = g.id
@@ -50,7 +50,7 @@ WITH g AS MATERIALIZED (
    WHERE j.shard = @shard::smallint AND j.ctid = g.tid AND g.ok
   RETURNING j.id, j.expires_at, j.deadline_at
 )
-SELECT g.id::bigint AS id,
+SELECT g.id, 
        (CASE WHEN u.id IS NOT NULL THEN 'done' WHEN g.tid IS NULL AND b.id IS NOT NULL THEN 'busy' WHEN g.ok THEN 'busy' ELSE 'lost' END)::text AS verdict,
        g.now::timestamptz AS now, u.expires_at, u.deadline_at
   FROM g LEFT JOIN u ON u.id = g.id
@@ -65,5 +65,5 @@ SELECT r.id FROM pawl.run r WHERE r.shard = @shard::smallint AND r.id = @id FOR 
 
 -- name: ReadJob :one
 -- What stands there, when an answer was lost.
-SELECT j.state, j.owner, j.token, j.cursor_seq, j.expires_at, j.deadline_at, j.granted_at, pawl.clock()::timestamptz AS now
+SELECT j.state, j.owner, j.token, j.cursor_seq, j.expires_at, j.deadline_at, j.granted_at, j.effect_at, pawl.clock()::timestamptz AS now
   FROM pawl.job j WHERE j.shard = @shard::smallint AND j.id = @id;

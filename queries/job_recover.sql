@@ -67,7 +67,8 @@ WITH c AS MATERIALIZED (
     FROM k, w WHERE w.id = k.id
   RETURNING job
 )
-SELECT k.id, k.run_id, k.token, k.attempt, (CASE WHEN k.stop THEN 'gone' ELSE k.next END)::text AS state, k.now::timestamptz AS now, u.due_at
+SELECT k.id, k.run_id, k.token, k.attempt, (CASE WHEN k.stop THEN 'gone' ELSE k.next END)::text AS state,
+       greatest(0, extract(epoch FROM least(coalesce(u.due_at, k.now), '9999-01-01') - k.now) * 1000)::bigint AS due_in_ms
   FROM k JOIN w ON w.id = k.id LEFT JOIN u ON u.id = k.id;
 
 -- name: AskDue :many
@@ -121,3 +122,8 @@ WITH c AS MATERIALIZED (
   RETURNING job
 )
 SELECT e.id FROM e;
+
+-- name: LeasedTo :many
+-- What stands under an owner: after a claim whose answer was lost, to be handed back.
+SELECT j.id, j.run_id, j.token, j.route, j.node, j.path, j.refs, j.mode, j.attempt, j.transients, j.unknowns, j.questions
+  FROM pawl.job j WHERE j.shard = @shard::smallint AND j.state = 'running' AND j.owner = @owner::uuid ORDER BY j.id LIMIT 10000;

@@ -16,7 +16,8 @@ SELECT r.workflow, r.outcome, r.cancelling FROM pawl.run r WHERE r.shard = @shar
 
 -- name: LockJobsOfRun :many
 -- Waits for the jobs of a run, then (LockRun) for the run.
-SELECT j.* FROM pawl.job j WHERE j.shard = @shard::smallint AND j.run_id = @run_id ORDER BY j.id FOR NO KEY UPDATE;
+SELECT j.id, j.node, j.path, j.state, j.mode, j.token, j.refs, j.effect_at, j.effect_key FROM pawl.job j
+ WHERE j.shard = @shard::smallint AND j.run_id = @run_id ORDER BY j.id FOR NO KEY UPDATE;
 
 -- name: ReplayJob :one
 -- A dead job is due again: same identity, budgets anew. With a corrected input (recorded in the history row, and

@@ -25,10 +25,10 @@ SELECT EXISTS (SELECT FROM s)::boolean AS alive, pawl.clock()::timestamptz AS no
        coalesce((SELECT array_agg(d.due_at ORDER BY d.route) FROM d), '{}')::timestamptz[] AS due_ats,
        coalesce((SELECT min(CASE WHEN o.id IS NULL THEN pawl.now() ELSE j.expires_at END)
           FROM pawl.job j LEFT JOIN pawl.session o ON o.id = j.owner AND o.closed_at IS NULL
-         WHERE j.shard = @shard::smallint AND j.state = 'running'), 'infinity')::timestamptz AS lapse_at,
-       coalesce((SELECT min(o.expires_at) FROM pawl.session o WHERE o.closed_at IS NULL), 'infinity')::timestamptz AS session_lapse_at,
-       coalesce((SELECT j.due_at FROM pawl.job j WHERE j.shard = @shard::smallint AND j.state = 'uncertain' ORDER BY j.due_at, j.id LIMIT 1),
-                'infinity')::timestamptz AS ask_at,
+         WHERE j.shard = @shard::smallint AND j.state = 'running'), '9999-01-01')::timestamptz AS lapse_at,
+       coalesce((SELECT min(o.expires_at) FROM pawl.session o WHERE o.closed_at IS NULL), '9999-01-01')::timestamptz AS session_lapse_at,
+       coalesce((SELECT j.due_at FROM pawl.job j WHERE j.shard = @shard::smallint AND j.state = 'uncertain' AND j.due_at < 'infinity' ORDER BY j.due_at, j.id LIMIT 1),
+                '9999-01-01')::timestamptz AS ask_at,
        coalesce((SELECT array_agg(c.id) FROM (SELECT r.id FROM pawl.run r WHERE r.shard = @shard::smallint AND r.cancelling ORDER BY r.id LIMIT 1000) c),
                 '{}')::uuid[] AS cancelling;
 

@@ -9,6 +9,16 @@ import (
 	"context"
 )
 
+const activate = `-- name: Activate :exec
+UPDATE pawl.definition SET active_at = pawl.clock() WHERE id = $1
+`
+
+// New runs get the definition activated last.
+func (q *Queries) Activate(ctx context.Context, id int64) error {
+	_, err := q.db.Exec(ctx, activate, id)
+	return err
+}
+
 const definitionByID = `-- name: DefinitionByID :one
 SELECT d.id, d.workflow, d.graph FROM pawl.definition d WHERE d.id = $1
 `
@@ -78,8 +88,8 @@ func (q *Queries) MakeRoutes(ctx context.Context, arg MakeRoutesParams) error {
 
 const register = `-- name: Register :one
 INSERT INTO pawl.definition AS d (workflow, hash, graph, queue, active_at)
-VALUES ($1, $2, $3, $4, pawl.clock())
-ON CONFLICT (workflow, hash) DO UPDATE SET active_at = greatest(d.active_at, excluded.active_at)
+VALUES ($1, $2, $3, $4, '-infinity')
+ON CONFLICT (workflow, hash) DO UPDATE SET queue = excluded.queue
 RETURNING d.id
 `
 
@@ -90,7 +100,7 @@ type RegisterParams struct {
 	Queue    string
 }
 
-// Activates a definition: new runs get the one activated last.
+// Stores a graph. It starts runs only once it is activated, since their first job needs a route.
 func (q *Queries) Register(ctx context.Context, arg RegisterParams) (int64, error) {
 	row := q.db.QueryRow(ctx, register,
 		arg.Workflow,

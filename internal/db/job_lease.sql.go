@@ -37,7 +37,7 @@ WITH g AS MATERIALIZED (
    WHERE j.shard = $1::smallint AND j.ctid = g.tid AND g.ok
   RETURNING j.id, j.expires_at, j.deadline_at, j.effect_at, j.effect_hash
 )
-SELECT g.id::bigint AS id,
+SELECT g.id, 
        (CASE WHEN u.id IS NOT NULL THEN 'done' WHEN g.tid IS NULL AND b.id IS NOT NULL THEN 'busy' WHEN g.ok THEN 'busy' ELSE 'lost' END)::text AS verdict,
        g.now::timestamptz AS now, u.expires_at, u.deadline_at, u.effect_at, u.effect_hash
   FROM g LEFT JOIN u ON u.id = g.id
@@ -156,7 +156,7 @@ func (q *Queries) LockRun(ctx context.Context, arg LockRunParams) (uuid.UUID, er
 }
 
 const readJob = `-- name: ReadJob :one
-SELECT j.state, j.owner, j.token, j.cursor_seq, j.expires_at, j.deadline_at, j.granted_at, pawl.clock()::timestamptz AS now
+SELECT j.state, j.owner, j.token, j.cursor_seq, j.expires_at, j.deadline_at, j.granted_at, j.effect_at, pawl.clock()::timestamptz AS now
   FROM pawl.job j WHERE j.shard = $1::smallint AND j.id = $2
 `
 
@@ -173,6 +173,7 @@ type ReadJobRow struct {
 	ExpiresAt  *time.Time
 	DeadlineAt *time.Time
 	GrantedAt  *time.Time
+	EffectAt   *time.Time
 	Now        time.Time
 }
 
@@ -188,6 +189,7 @@ func (q *Queries) ReadJob(ctx context.Context, arg ReadJobParams) (ReadJobRow, e
 		&i.ExpiresAt,
 		&i.DeadlineAt,
 		&i.GrantedAt,
+		&i.EffectAt,
 		&i.Now,
 	)
 	return i, err
@@ -209,7 +211,7 @@ WITH g AS MATERIALIZED (
    WHERE j.shard = $1::smallint AND j.ctid = g.tid AND g.ok
   RETURNING j.id, j.expires_at, j.deadline_at
 )
-SELECT g.id::bigint AS id,
+SELECT g.id, 
        (CASE WHEN u.id IS NOT NULL THEN 'done' WHEN g.tid IS NULL AND b.id IS NOT NULL THEN 'busy' WHEN g.ok THEN 'busy' ELSE 'lost' END)::text AS verdict,
        g.now::timestamptz AS now, u.expires_at, u.deadline_at
   FROM g LEFT JOIN u ON u.id = g.id

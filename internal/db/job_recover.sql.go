@@ -7,7 +7,6 @@ package db
 
 import (
 	"context"
-	"time"
 
 	"github.com/google/uuid"
 )
@@ -163,6 +162,65 @@ func (q *Queries) CloseLapsed(ctx context.Context) ([]CloseLapsedRow, error) {
 	return items, nil
 }
 
+const leasedTo = `-- name: LeasedTo :many
+SELECT j.id, j.run_id, j.token, j.route, j.node, j.path, j.refs, j.mode, j.attempt, j.transients, j.unknowns, j.questions
+  FROM pawl.job j WHERE j.shard = $1::smallint AND j.state = 'running' AND j.owner = $2::uuid ORDER BY j.id LIMIT 10000
+`
+
+type LeasedToParams struct {
+	Shard int16
+	Owner uuid.UUID
+}
+
+type LeasedToRow struct {
+	ID         int64
+	RunID      uuid.UUID
+	Token      int64
+	Route      int32
+	Node       int32
+	Path       string
+	Refs       string
+	Mode       string
+	Attempt    int32
+	Transients int32
+	Unknowns   int32
+	Questions  int32
+}
+
+// What stands under an owner: after a claim whose answer was lost, to be handed back.
+func (q *Queries) LeasedTo(ctx context.Context, arg LeasedToParams) ([]LeasedToRow, error) {
+	rows, err := q.db.Query(ctx, leasedTo, arg.Shard, arg.Owner)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LeasedToRow
+	for rows.Next() {
+		var i LeasedToRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.RunID,
+			&i.Token,
+			&i.Route,
+			&i.Node,
+			&i.Path,
+			&i.Refs,
+			&i.Mode,
+			&i.Attempt,
+			&i.Transients,
+			&i.Unknowns,
+			&i.Questions,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const recover = `-- name: Recover :many
 WITH c AS MATERIALIZED (
   SELECT j.id FROM pawl.job j
@@ -220,7 +278,8 @@ WITH c AS MATERIALIZED (
     FROM k, w WHERE w.id = k.id
   RETURNING job
 )
-SELECT k.id, k.run_id, k.token, k.attempt, (CASE WHEN k.stop THEN 'gone' ELSE k.next END)::text AS state, k.now::timestamptz AS now, u.due_at
+SELECT k.id, k.run_id, k.token, k.attempt, (CASE WHEN k.stop THEN 'gone' ELSE k.next END)::text AS state,
+       greatest(0, extract(epoch FROM least(coalesce(u.due_at, k.now), '9999-01-01') - k.now) * 1000)::bigint AS due_in_ms
   FROM k JOIN w ON w.id = k.id LEFT JOIN u ON u.id = k.id
 `
 
@@ -239,8 +298,7 @@ type RecoverRow struct {
 	Token   int64
 	Attempt int32
 	State   *string
-	Now     *time.Time
-	DueAt   time.Time
+	DueInMs *int64
 }
 
 // Takes back jobs whose lease has expired or whose owner's session is closed, by what the row alone says:
@@ -269,8 +327,7 @@ func (q *Queries) Recover(ctx context.Context, arg RecoverParams) ([]RecoverRow,
 			&i.Token,
 			&i.Attempt,
 			&i.State,
-			&i.Now,
-			&i.DueAt,
+			&i.DueInMs,
 		); err != nil {
 			return nil, err
 		}

@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -131,7 +132,8 @@ func (q *Queries) LateOutput(ctx context.Context, arg LateOutputParams) ([]LateO
 }
 
 const lockJobsOfRun = `-- name: LockJobsOfRun :many
-SELECT j.shard, j.id, j.run_id, j.token, j.cursor_seq, j.due_at, j.granted_at, j.expires_at, j.deadline_at, j.failed_at, j.uncertain_at, j.effect_at, j.owner, j.route, j.node, j.attempt, j.lapses, j.transients, j.unknowns, j.questions, j.effect_gen, j.begun, j.state, j.mode, j.at_expiry, j.path, j.refs, j.code, j.effect_key, j.effect_hash FROM pawl.job j WHERE j.shard = $1::smallint AND j.run_id = $2 ORDER BY j.id FOR NO KEY UPDATE
+SELECT j.id, j.node, j.path, j.state, j.mode, j.token, j.refs, j.effect_at, j.effect_key FROM pawl.job j
+ WHERE j.shard = $1::smallint AND j.run_id = $2 ORDER BY j.id FOR NO KEY UPDATE
 `
 
 type LockJobsOfRunParams struct {
@@ -139,47 +141,38 @@ type LockJobsOfRunParams struct {
 	RunID uuid.UUID
 }
 
+type LockJobsOfRunRow struct {
+	ID        int64
+	Node      int32
+	Path      string
+	State     string
+	Mode      string
+	Token     int64
+	Refs      string
+	EffectAt  *time.Time
+	EffectKey []byte
+}
+
 // Waits for the jobs of a run, then (LockRun) for the run.
-func (q *Queries) LockJobsOfRun(ctx context.Context, arg LockJobsOfRunParams) ([]PawlJob, error) {
+func (q *Queries) LockJobsOfRun(ctx context.Context, arg LockJobsOfRunParams) ([]LockJobsOfRunRow, error) {
 	rows, err := q.db.Query(ctx, lockJobsOfRun, arg.Shard, arg.RunID)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []PawlJob
+	var items []LockJobsOfRunRow
 	for rows.Next() {
-		var i PawlJob
+		var i LockJobsOfRunRow
 		if err := rows.Scan(
-			&i.Shard,
 			&i.ID,
-			&i.RunID,
-			&i.Token,
-			&i.CursorSeq,
-			&i.DueAt,
-			&i.GrantedAt,
-			&i.ExpiresAt,
-			&i.DeadlineAt,
-			&i.FailedAt,
-			&i.UncertainAt,
-			&i.EffectAt,
-			&i.Owner,
-			&i.Route,
 			&i.Node,
-			&i.Attempt,
-			&i.Lapses,
-			&i.Transients,
-			&i.Unknowns,
-			&i.Questions,
-			&i.EffectGen,
-			&i.Begun,
+			&i.Path,
 			&i.State,
 			&i.Mode,
-			&i.AtExpiry,
-			&i.Path,
+			&i.Token,
 			&i.Refs,
-			&i.Code,
+			&i.EffectAt,
 			&i.EffectKey,
-			&i.EffectHash,
 		); err != nil {
 			return nil, err
 		}

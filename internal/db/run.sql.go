@@ -211,7 +211,8 @@ func (q *Queries) HistoryOfRun(ctx context.Context, arg HistoryOfRunParams) ([]P
 }
 
 const jobsOfRun = `-- name: JobsOfRun :many
-SELECT j.shard, j.id, j.run_id, j.token, j.cursor_seq, j.due_at, j.granted_at, j.expires_at, j.deadline_at, j.failed_at, j.uncertain_at, j.effect_at, j.owner, j.route, j.node, j.attempt, j.lapses, j.transients, j.unknowns, j.questions, j.effect_gen, j.begun, j.state, j.mode, j.at_expiry, j.path, j.refs, j.code, j.effect_key, j.effect_hash, c.done, c.total, pawl.clock()::timestamptz AS now,
+SELECT j.id, j.node, j.path, j.state, j.mode, j.attempt, j.token, j.expires_at, j.uncertain_at, j.code, j.questions, j.lapses, j.effect_key, j.refs,
+       least(j.due_at, '9999-01-01')::timestamptz AS due_at, c.done, c.total, pawl.clock()::timestamptz AS now,
        (j.state = 'pending' AND j.due_at <= pawl.now() AND NOT EXISTS (
           SELECT FROM pawl.session s, LATERAL (SELECT unnest(s.routes) AS route, unnest(s.floors) AS floor) k
            WHERE s.closed_at IS NULL AND s.expires_at > pawl.now() AND k.route = j.route AND j.node >= k.floor))::boolean AS stranded
@@ -225,36 +226,21 @@ type JobsOfRunParams struct {
 }
 
 type JobsOfRunRow struct {
-	Shard       int16
 	ID          int64
-	RunID       uuid.UUID
-	Token       int64
-	CursorSeq   int64
-	DueAt       time.Time
-	GrantedAt   *time.Time
-	ExpiresAt   *time.Time
-	DeadlineAt  *time.Time
-	FailedAt    *time.Time
-	UncertainAt *time.Time
-	EffectAt    *time.Time
-	Owner       *uuid.UUID
-	Route       int32
 	Node        int32
-	Attempt     int32
-	Lapses      int32
-	Transients  int32
-	Unknowns    int32
-	Questions   int32
-	EffectGen   int32
-	Begun       bool
+	Path        string
 	State       string
 	Mode        string
-	AtExpiry    string
-	Path        string
-	Refs        string
+	Attempt     int32
+	Token       int64
+	ExpiresAt   *time.Time
+	UncertainAt *time.Time
 	Code        *string
+	Questions   int32
+	Lapses      int32
 	EffectKey   []byte
-	EffectHash  []byte
+	Refs        string
+	DueAt       time.Time
 	Done        *int64
 	Total       *int64
 	Now         time.Time
@@ -271,36 +257,21 @@ func (q *Queries) JobsOfRun(ctx context.Context, arg JobsOfRunParams) ([]JobsOfR
 	for rows.Next() {
 		var i JobsOfRunRow
 		if err := rows.Scan(
-			&i.Shard,
 			&i.ID,
-			&i.RunID,
-			&i.Token,
-			&i.CursorSeq,
-			&i.DueAt,
-			&i.GrantedAt,
-			&i.ExpiresAt,
-			&i.DeadlineAt,
-			&i.FailedAt,
-			&i.UncertainAt,
-			&i.EffectAt,
-			&i.Owner,
-			&i.Route,
 			&i.Node,
-			&i.Attempt,
-			&i.Lapses,
-			&i.Transients,
-			&i.Unknowns,
-			&i.Questions,
-			&i.EffectGen,
-			&i.Begun,
+			&i.Path,
 			&i.State,
 			&i.Mode,
-			&i.AtExpiry,
-			&i.Path,
-			&i.Refs,
+			&i.Attempt,
+			&i.Token,
+			&i.ExpiresAt,
+			&i.UncertainAt,
 			&i.Code,
+			&i.Questions,
+			&i.Lapses,
 			&i.EffectKey,
-			&i.EffectHash,
+			&i.Refs,
+			&i.DueAt,
 			&i.Done,
 			&i.Total,
 			&i.Now,
@@ -368,7 +339,7 @@ func (q *Queries) LastFailure(ctx context.Context, arg LastFailureParams) ([]Las
 }
 
 const listRuns = `-- name: ListRuns :many
-SELECT r.shard, r.id, r.workflow, r.key, r.ordering, r.priority, r.tags, r.created_at, r.ended_at, s.state::text AS state, s.step_node, s.code, s.due_at, d.graph
+SELECT r.shard, r.id, r.workflow, r.key, r.ordering, r.priority, r.tags, r.created_at, r.ended_at, s.state::text AS state, s.step_node, s.code, coalesce(s.due_at, '9999-01-01')::timestamptz AS due_at, d.graph
   FROM pawl.run r
   JOIN pawl.definition d ON d.id = r.definition
   JOIN LATERAL (
@@ -379,7 +350,7 @@ SELECT r.shard, r.id, r.workflow, r.key, r.ordering, r.priority, r.tags, r.creat
              WHEN bool_or(j.state = 'waiting') THEN 'waiting'
              WHEN bool_and(j.due_at > pawl.now()) THEN 'scheduled'
              ELSE 'running' END) AS state,
-           min(j.node) AS step_node, max(j.code) AS code, min(j.due_at) AS due_at,
+           min(j.node) AS step_node, max(j.code) AS code, least(min(j.due_at), '9999-01-01') AS due_at,
            bool_or(j.state = 'pending' AND j.due_at <= pawl.now() AND NOT EXISTS (
              SELECT FROM pawl.session o, LATERAL (SELECT unnest(o.routes) AS route, unnest(o.floors) AS floor) k
               WHERE o.closed_at IS NULL AND o.expires_at > pawl.now() AND k.route = j.route AND j.node >= k.floor)) AS stranded

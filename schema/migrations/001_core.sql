@@ -288,7 +288,7 @@ DECLARE
   k      record;
   r      record;
 BEGIN
-  SELECT d.id, d.queue INTO def FROM pawl.definition d WHERE d.workflow = a_workflow ORDER BY d.active_at DESC, d.id DESC LIMIT 1;
+  SELECT d.id, d.queue INTO def FROM pawl.definition d WHERE d.workflow = a_workflow AND d.active_at > '-infinity' ORDER BY d.active_at DESC, d.id DESC LIMIT 1;
   IF NOT FOUND THEN
     RAISE EXCEPTION 'pawl: workflow % is not known to this database: start a process that has its definition once', quote_literal(a_workflow)
       USING ERRCODE = 'PW001';
