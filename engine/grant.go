@@ -1,0 +1,143 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/pawlworks/pawl/internal/db"
+	"github.com/pawlworks/pawl/internal/plan"
+)
+
+// What a claim grants before the step is known; a step that asks for more, or
+// for less, is given it by Begin. They are the defaults of package steps.
+const (
+	defaultLease   = time.Minute
+	defaultRuntime = 15 * time.Minute
+)
+
+// The modes of a job.
+const (
+	modeDo      = "do"      // run the step
+	modeAsk     = "ask"     // ask what became of its effect
+	modeSettled = "settled" // a person said what became of it: carry on from there
+)
+
+// grant is a leased position of a run: where it stands and what is known of
+// it. The values are the run's input and outputs of earlier steps, encoded.
+type grant struct {
+	shard int16
+	job   int64
+	run   uuid.UUID
+	token int64
+	route int32
+	bind  *binding
+	node  int
+	path  string
+	mode  string
+	refs  refs
+
+	attempt, transients, unknowns, questions int32
+	effectGen                                int32
+	cursorSeq                                int64
+	grantedAt                                time.Time // by the database
+	failedAt, uncertainAt, effectAt          *time.Time
+	effectHash                               []byte
+
+	ordering   string
+	caller     *string
+	generation int32
+	priority   int16
+	cancelling bool
+	values     map[int][]byte
+
+	sent          moment        // before the request that granted it
+	term, runtime time.Duration // of the lease, and the cap
+	shaped        bool          // both are the step's own, and its effect is stored
+
+	hops  int       // hand-overs since it was claimed
+	since time.Time // when that was
+}
+
+func (w *worker) granted(r db.ClaimRow, b *binding, sent moment) (*grant, error) {
+	rs, err := parseRefs(r.Refs)
+	if err != nil {
+		return nil, err
+	}
+	g := &grant{
+		shard: r.Shard, job: r.ID, run: r.RunID, token: r.Token, route: r.Route, bind: b, node: int(r.Node), path: r.Path, mode: r.Mode, refs: rs,
+		attempt: r.Attempt, transients: r.Transients, unknowns: r.Unknowns, questions: r.Questions, effectGen: r.EffectGen, cursorSeq: r.CursorSeq,
+		grantedAt: *r.GrantedAt, failedAt: r.FailedAt, uncertainAt: r.UncertainAt, effectAt: r.EffectAt, effectHash: r.EffectHash,
+		ordering: r.Ordering, caller: r.Key, generation: r.Generation, priority: r.Priority, cancelling: r.Cancelling,
+		values: map[int][]byte{}, sent: sent, term: defaultLease, runtime: defaultRuntime, since: time.Now(),
+	}
+	if r.Encoding == encodingJSON {
+		g.values[plan.Input] = r.Input
+	}
+	return g, nil
+}
+
+// step is the step to run; nil at the place where the result is made, and for
+// a step that is unknown here.
+func (g *grant) step() *plan.Step {
+	if g.bind == nil || g.node >= g.bind.end() {
+		return nil
+	}
+	return g.bind.nodes[g.node].step
+}
+
+func (g *grant) name() string { return g.bind.graph.name(g.node) }
+
+// key is the idempotency key of the effect at the place.
+func (g *grant) key() []byte {
+	e := effect{workflow: g.bind.workflow, ordering: g.ordering, caller: g.run.String(), generation: g.generation,
+		step: g.name(), path: g.path, effectGen: g.effectGen, direction: modeDo}
+	if g.caller != nil {
+		e.caller, e.hasKey = *g.caller, true
+	}
+	return e.key()
+}
+
+// now is the database's time, as far as this process can tell.
+func (g *grant) now() time.Time { return g.grantedAt.Add(g.sent.elapsed()) }
+
+var errNoValue = errors.New("a value that the step needs is not recorded")
+
+// value reads what is recorded at a node: from memory at a hand-over, else by
+// key, else (an older graph, newer code) by place.
+func (w *worker) value(ctx context.Context, g *grant, node int) ([]byte, error) {
+	if v, ok := g.values[node]; ok {
+		return v, nil
+	}
+	if r, ok := g.refs.find(node); ok {
+		return w.recorded(ctx, g, r)
+	}
+	if node >= 0 {
+		rows, err := w.e.db.OutputOfNode(ctx, db.OutputOfNodeParams{Shard: g.shard, RunID: g.run, Node: int32(node)})
+		if err != nil {
+			return nil, err
+		}
+		if len(rows) == 1 && text(rows[0].Encoding) == encodingJSON {
+			g.values[node] = rows[0].Output
+			return rows[0].Output, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: of %q, for %q", errNoValue, g.bind.graph.name(node), g.name())
+}
+
+func (w *worker) recorded(ctx context.Context, g *grant, r ref) ([]byte, error) {
+	rows, err := w.e.db.Outputs(ctx, db.OutputsParams{Shard: g.shard, Runs: []uuid.UUID{g.run}, Jobs: []int64{r.job}, Tokens: []int64{r.token}})
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) != 1 || text(rows[0].Encoding) != encodingJSON {
+		return nil, fmt.Errorf("%w: row %d:%d of the run's history, for %q", errNoValue, r.job, r.token, g.name())
+	}
+	if r.what >= 0 {
+		g.values[r.what] = rows[0].Output
+	}
+	return rows[0].Output, nil
+}

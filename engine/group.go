@@ -1,0 +1,68 @@
+package engine
+
+import (
+	"context"
+	"sync"
+)
+
+// group gathers items from many goroutines into batches, without a timer: a
+// batch is what has come while the ones before it were being written. At rest
+// that is one item, at once; under load batches grow by themselves.
+type group[T any] struct {
+	in    chan T
+	size  func(T) int // bytes
+	flush func(context.Context, []T)
+	wg    sync.WaitGroup
+}
+
+const (
+	groupItems = 500     // a batch's most items,
+	groupBytes = 4 << 20 // and bytes
+)
+
+// newGroup starts writers that flush until ctx ends. What is in flight then,
+// flush has to answer; what is put in later nobody takes: see put.
+func newGroup[T any](ctx context.Context, writers int, size func(T) int, flush func(context.Context, []T)) *group[T] {
+	g := &group[T]{in: make(chan T, groupItems), size: size, flush: flush}
+	for range writers {
+		g.wg.Go(func() { g.write(ctx) })
+	}
+	return g
+}
+
+// put hands an item over, or returns false if ctx has ended.
+func (g *group[T]) put(ctx context.Context, item T) bool {
+	select {
+	case g.in <- item:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (g *group[T]) write(ctx context.Context) {
+	for {
+		var batch []T
+		select {
+		case <-ctx.Done():
+			return
+		case item := <-g.in:
+			batch = g.more(append(batch, item))
+		}
+		g.flush(ctx, batch)
+	}
+}
+
+func (g *group[T]) more(batch []T) []T {
+	bytes := g.size(batch[0])
+	for len(batch) < groupItems && bytes < groupBytes {
+		select {
+		case item := <-g.in:
+			batch = append(batch, item)
+			bytes += g.size(item)
+		default:
+			return batch
+		}
+	}
+	return batch
+}

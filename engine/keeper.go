@@ -1,0 +1,130 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/pawlworks/pawl/internal/db"
+	"github.com/pawlworks/pawl/steps"
+)
+
+// The lease keeper renews leases that have made progress, and gives up those
+// that can't be trusted any more.
+//
+// Invariants: a lease without progress is not renewed; the context of an
+// attempt is cancelled with ErrLeaseLost before the database can give the job
+// away, also when the database does not answer: the statement that renews never
+// stands in the way of the check; when the session can't be trusted, no lease is.
+
+const (
+	keeperSoonest = 5 * time.Millisecond
+	keeperLatest  = 250 * time.Millisecond // a suspended machine is noticed this soon after it wakes
+	keeperIdle    = time.Minute
+)
+
+func (w *worker) keep(ctx context.Context) time.Duration {
+	if w.sessionTrust() <= 0 && !w.sessionLost.Swap(true) {
+		w.log.Warn("pawl: the session could not be renewed in time: giving up its leases; a new one follows", "owner", w.owner)
+		w.pulse.wake()
+	}
+	next := keeperLatest
+	var due []*lease
+	leases := w.all()
+	for _, l := range leases {
+		left := l.trusted()
+		if left <= 0 || w.sessionLost.Load() {
+			l.lose()
+			continue
+		}
+		next = min(next, left)
+		if in, progressed := l.beatIn(); progressed && in <= 0 {
+			due = append(due, l)
+		} else if progressed {
+			next = min(next, in)
+		}
+	}
+	if len(due) > 0 && w.renewing.CompareAndSwap(false, true) {
+		w.later.Go(func() {
+			defer w.renewing.Store(false)
+			w.renew(ctx, due)
+		})
+	}
+	if len(leases) == 0 {
+		return keeperIdle // holding a lease wakes the keeper
+	}
+	return max(next, keeperSoonest)
+}
+
+// renew asks once; those that were busy are due again at the next look.
+func (w *worker) renew(ctx context.Context, ls []*lease) {
+	byShard := map[int16][]*lease{}
+	for _, l := range ls {
+		byShard[l.shard] = append(byShard[l.shard], l)
+	}
+	for shard, ls := range byShard {
+		slices.SortFunc(ls, func(a, b *lease) int { return cmp.Compare(a.job, b.job) })
+		for chunk := range slices.Chunk(ls, groupItems) {
+			w.renewChunk(ctx, shard, chunk)
+		}
+	}
+}
+
+func (w *worker) renewChunk(ctx context.Context, shard int16, ls []*lease) {
+	p := db.RenewParams{Shard: shard, Owner: w.owner}
+	byJob := map[int64]*lease{}
+	progress := map[int64]int64{}
+	for _, l := range ls {
+		p.Ids = append(p.Ids, l.job)
+		p.Tokens = append(p.Tokens, l.token)
+		p.LeaseMs = append(p.LeaseMs, ms(l.length))
+		byJob[l.job] = l
+		progress[l.job] = l.progress.Load()
+		w.show(ctx, l)
+	}
+	sent := moments()
+	rows, err := w.e.db.Renew(ctx, p)
+	if err != nil {
+		w.log.Warn("pawl: renewing leases; trying again", "leases", len(ls), "error", err)
+		sleep(ctx, spread(downSoonest))
+		return
+	}
+	for _, r := range rows {
+		l := byJob[*r.ID]
+		switch *r.Verdict {
+		case verdictDone:
+			l.extend(sent, r.ExpiresAt.Sub(*r.Now))
+			l.mu.Lock()
+			l.renewed = progress[*r.ID]
+			l.mu.Unlock()
+		case verdictLost:
+			if !l.waiting.Load() { // else its commit says what became of it
+				l.lose()
+			}
+		}
+	}
+}
+
+// show writes what a long step says of its progress.
+func (w *worker) show(ctx context.Context, l *lease) {
+	s := l.shown.Load()
+	if s == nil || *s == l.saved {
+		return
+	}
+	if err := w.e.db.SaveProgress(ctx, db.SaveProgressParams{Shard: l.shard, Job: l.job, Owner: w.owner, Token: l.token, Encoding: encodingJSON,
+		Done: s[0], Total: s[1]}); err == nil {
+		l.saved = *s
+	}
+}
+
+// interrupt ends the attempts that may be ended, with a cause.
+func (w *worker) interrupt(cause error, of func(*lease) bool) {
+	for _, l := range w.all() {
+		if l.interruptible() && of(l) {
+			l.cancel(cause)
+		}
+	}
+}
+
+func (w *worker) cancelRuns(of func(*lease) bool) { w.interrupt(steps.ErrCancelled, of) }

@@ -1,0 +1,106 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/pawlworks/pawl/internal/plan"
+	"github.com/pawlworks/pawl/steps"
+)
+
+// lease is this process's hold on a job, by its own clocks, which serve only
+// to give up early: what counts is the row and the database's clock.
+//
+// Invariants: it is trusted from the moment before the request that granted or
+// renewed it was sent; when that trust ends its context is cancelled with
+// ErrLeaseLost, a margin before the database would give the job away. Progress
+// alone renews it. It is settled once: by the result of its body, or by a
+// drain that gave up waiting.
+type lease struct {
+	shard int16
+	job   int64
+	run   uuid.UUID
+	token int64
+	step  *plan.Step // nil: the place of the result
+	at    grant      // where it stands, as it was granted
+
+	mu        sync.Mutex
+	sent      moment        // of the request that granted or renewed it
+	term      time.Duration // from then on
+	runtime   time.Duration // from granted on: the cap across renewals
+	granted   moment
+	length    time.Duration // what a renewal asks for
+	heartbeat time.Duration
+	renewed   int64 // the progress that the last renewal was for
+
+	progress atomic.Int64 // rises with the cursor, an acknowledgement, a returned body
+	waiting  atomic.Bool  // the body has returned, its result awaits commit
+	begun    atomic.Bool  // the body of a LookUp or Manual effect may have begun
+	settled  atomic.Bool
+	lost     atomic.Bool
+
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	shown  atomic.Pointer[[2]int64] // progress for show: done, total
+	saved  [2]int64                 // and what of it is in the database; the keeper's
+}
+
+func newLease(ctx context.Context, g *grant) *lease {
+	l := &lease{shard: g.shard, job: g.job, run: g.run, token: g.token, step: g.step(), at: *g, granted: g.sent, sent: g.sent,
+		term: g.term, runtime: g.runtime, length: defaultLease, heartbeat: defaultLease / 3}
+	if l.step != nil {
+		l.length, l.heartbeat = l.step.Lease, l.step.Heartbeat
+	}
+	l.ctx, l.cancel = context.WithCancelCause(ctx)
+	return l
+}
+
+// trusted is for how much longer the lease may be relied on.
+func (l *lease) trusted() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	left := l.term - l.sent.elapsed()
+	if cap := l.runtime - l.granted.elapsed(); cap < left {
+		left = cap
+	}
+	return left - margin(l.length)
+}
+
+// extend notes that a request sent then has moved the expiry on.
+func (l *lease) extend(sent moment, term time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sent, l.term = sent, term
+}
+
+// reshape notes what Begin has set.
+func (l *lease) reshape(sent moment, term, runtime time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sent, l.term, l.runtime = sent, term, runtime
+}
+
+// beatIn is when a renewal is due, if there is progress to renew it for.
+func (l *lease) beatIn() (in time.Duration, progressed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.heartbeat - l.sent.elapsed(), l.progress.Load() > l.renewed || l.waiting.Load()
+}
+
+// lose ends the attempt: nothing that it reports counts any more.
+func (l *lease) lose() {
+	if !l.lost.Swap(true) {
+		l.cancel(steps.ErrLeaseLost)
+	}
+}
+
+// interruptible tells whether a body may be told to stop before its time. The
+// effect of a LookUp or Manual step is waited for instead.
+func (l *lease) interruptible() bool { return !l.begun.Load() }
+
+// settle is true for the first caller only.
+func (l *lease) settle() bool { return !l.settled.Swap(true) }

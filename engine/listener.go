@@ -1,0 +1,147 @@
+package engine
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// listener hears wake-ups on one connection a process, while anybody listens.
+//
+// Invariants: after every (re-)LISTEN, once it is active, everybody is told to
+// poll once; a connection that is deaf is noticed by its heartbeat; whatever
+// fails here, polling goes on.
+type listener struct {
+	e      *Engine
+	mu     sync.Mutex
+	subs   map[int]func(kind string)
+	next   int
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+const (
+	listenHeartbeat = 30 * time.Second
+	listenTimeout   = 5 * time.Second
+	minPoolToListen = 3 // a smaller pool needs all its connections: poll only
+)
+
+func newListener(e *Engine) *listener { return &listener{e: e, subs: map[int]func(string){}} }
+
+// subscribe calls fn for every wake-up, with "" for "anything may have
+// happened: poll". fn must not block. The function returned ends it, and
+// returns when nothing of the listener runs any more if it was the last.
+func (l *listener) subscribe(fn func(kind string)) (unsubscribe func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	id := l.next
+	l.next++
+	l.subs[id] = fn
+	if len(l.subs) == 1 && !l.e.config.NoListen {
+		ctx, cancel := context.WithCancel(context.Background())
+		before := l.done
+		done := make(chan struct{})
+		l.cancel, l.done = cancel, done
+		go func() {
+			defer close(done)
+			if before != nil {
+				<-before // the last one's connection first
+			}
+			l.run(ctx)
+		}()
+	}
+	return sync.OnceFunc(func() {
+		l.mu.Lock()
+		delete(l.subs, id)
+		var done chan struct{}
+		if len(l.subs) == 0 && l.cancel != nil {
+			l.cancel()
+			l.cancel, done = nil, l.done
+		}
+		l.mu.Unlock()
+		if done != nil {
+			<-done
+		}
+	})
+}
+
+func (l *listener) tell(kind string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, fn := range l.subs {
+		fn(kind)
+	}
+}
+
+func (l *listener) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		if err := l.listen(ctx); err != nil && ctx.Err() == nil {
+			l.e.log.Debug("pawl: the listener lost its connection; polling until it is back", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Duration(float64(time.Second) * (0.1 + rand.Float64()))): // not all processes at once
+		}
+	}
+}
+
+// listen listens on one connection until that fails.
+func (l *listener) listen(ctx context.Context) error {
+	conn, release, err := l.connect(ctx)
+	if conn == nil || err != nil {
+		return err
+	}
+	defer release()
+	if err := timed(ctx, func(ctx context.Context) error { _, err := conn.Exec(ctx, "LISTEN pawl"); return err }); err != nil {
+		return err
+	}
+	l.tell("")
+	for {
+		wait, cancel := context.WithTimeout(ctx, listenHeartbeat)
+		n, err := conn.WaitForNotification(wait)
+		cancel()
+		switch {
+		case err == nil:
+			l.tell(n.Payload)
+		case ctx.Err() != nil:
+			return nil
+		case wait.Err() != nil: // nothing came: is the line dead, or only quiet?
+			if err := timed(ctx, conn.Ping); err != nil {
+				return err
+			}
+		default:
+			return err
+		}
+	}
+}
+
+func timed(ctx context.Context, fn func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, listenTimeout)
+	defer cancel()
+	return fn(ctx)
+}
+
+// connect takes a connection of its own if there is a ListenDSN, else one of
+// the pool's, if that can spare it. A nil connection: poll only.
+func (l *listener) connect(ctx context.Context) (*pgx.Conn, func(), error) {
+	if dsn := l.e.config.ListenDSN; dsn != "" {
+		c, err := pgx.Connect(ctx, dsn)
+		if err != nil {
+			return nil, nil, err
+		}
+		return c, func() { timed(context.Background(), c.Close) }, nil
+	}
+	if l.e.pool.Config().MaxConns < minPoolToListen {
+		<-ctx.Done()
+		return nil, nil, nil
+	}
+	c, err := l.e.pool.Acquire(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	// Closed rather than given back: the next user of it must not be a listener.
+	return c.Conn(), func() { timed(context.Background(), c.Conn().Close); c.Release() }, nil
+}

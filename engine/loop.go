@@ -1,0 +1,70 @@
+package engine
+
+import (
+	"context"
+	"time"
+)
+
+// loop is a goroutine that acts when it is woken or when its time has come.
+// Each of a worker's loops is one of these, in a file of its own; it can be
+// started alone in a test.
+type loop struct {
+	// act does what there is to do and returns when to act again unless woken
+	// before; it must return soon after ctx has ended.
+	act  func(ctx context.Context) time.Duration
+	kick chan struct{}
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+func newLoop(act func(ctx context.Context) time.Duration) *loop {
+	return &loop{act: act, kick: make(chan struct{}, 1), done: make(chan struct{})}
+}
+
+// wake makes the loop act once more, soon. It never blocks.
+func (l *loop) wake() {
+	select {
+	case l.kick <- struct{}{}:
+	default:
+	}
+}
+
+// Start acts at once.
+func (l *loop) Start(ctx context.Context) {
+	ctx, l.stop = context.WithCancel(ctx)
+	go func() {
+		defer close(l.done)
+		timer := time.NewTimer(0)
+		defer timer.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-l.kick:
+			case <-timer.C:
+			}
+			if ctx.Err() != nil {
+				return
+			}
+			timer.Reset(l.act(ctx))
+		}
+	}()
+}
+
+// Stop ends the loop and waits for what it is doing.
+func (l *loop) Stop() {
+	l.stop()
+	<-l.done
+}
+
+// sleep waits for d or until ctx ends, and tells whether it has not.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

@@ -1,0 +1,72 @@
+package engine
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/pawlworks/pawl/internal/db"
+)
+
+// The pulse is the one statement of an idle process: it renews the session and
+// tells what there is to do, and when it should ask again.
+//
+// Invariants: all wake-ups may be lost, the pulse finds what is due within a
+// third of the session; a session that was closed is never used again.
+const pulseSoonest = 20 * time.Millisecond
+
+func (w *worker) beat(ctx context.Context) time.Duration {
+	next := spread(w.e.config.Session / 3)
+	for _, shard := range w.e.shards {
+		routes, floors := w.routes()
+		sent := moments()
+		r, err := w.e.db.Pulse(ctx, db.PulseParams{Shard: shard, Owner: w.owner, TtlMs: ms(w.e.config.Session), Routes: routes, Floors: floors})
+		switch {
+		case err != nil:
+			w.log.Warn("pawl: the pulse; trying again", "error", err)
+			return spread(min(downLatest, w.e.config.Session/10))
+		case !r.Alive, w.sessionLost.Load(): // given up by this process, or closed by others
+			w.sessionLost.Store(true)
+			w.keeper.wake()
+			w.restart()
+			return loopIdle
+		}
+		w.renewedSession(sent)
+		next = min(next, w.tell(r))
+	}
+	return max(next, pulseSoonest)
+}
+
+// tell wakes the loops for which there is something to do, and returns when
+// something else will be due.
+func (w *worker) tell(r db.PulseRow) time.Duration {
+	next := time.Hour
+	in := func(at time.Time, l *loop) {
+		if d := at.Sub(r.Now); d <= 0 {
+			l.wake()
+		} else {
+			next = min(next, d+time.Duration(float64(100*time.Millisecond)*rand.Float64())) // not all processes at once
+		}
+	}
+	for _, at := range r.DueAts {
+		if at.After(r.Now) {
+			next = min(next, at.Sub(r.Now))
+		} else {
+			w.claimer.wake()
+		}
+	}
+	in(r.LapseAt, w.recovery)
+	in(r.SessionLapseAt, w.recovery)
+	in(r.AskAt, w.reconciler)
+	if len(r.Cancelling) > 0 {
+		w.cancelRuns(func(l *lease) bool {
+			return slices.ContainsFunc(r.Cancelling, func(id uuid.UUID) bool { return id == l.run })
+		})
+		w.closer.wake()
+		next = min(next, time.Second)
+	}
+	return next
+}

@@ -1,0 +1,124 @@
+package engine
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/pawlworks/pawl/internal/db"
+)
+
+// Recovery takes expired leases back, from whoever held them, by what the rows
+// alone say: a worker that does not know the step can do it rightly.
+//
+// Invariants: the session is closed first, under its row's lock, then its jobs
+// are taken; everything is tested again in the statement that acts; it is
+// rate-limited, since a clock that jumps forward expires every lease at once;
+// nobody is elected, SKIP LOCKED shares the work.
+
+const (
+	recoverMost   = 500
+	recoverBudget = 5 // lapses without the cursor moving, until dead
+	recoverBase   = time.Second
+	recoverPause  = 50 * time.Millisecond
+	loopIdle      = 5 * time.Minute // the pulse says when there is something to do
+)
+
+func (w *worker) recover(ctx context.Context) time.Duration {
+	closed, err := w.e.db.CloseLapsed(ctx)
+	if err != nil {
+		return w.failedLoop("closing lapsed sessions", err)
+	}
+	for _, s := range closed {
+		w.log.Warn("pawl: a worker's session lapsed; its jobs are taken back", "owner", s.ID, "worker", s.Name)
+	}
+	for _, shard := range w.e.shards {
+		for ctx.Err() == nil {
+			rows, err := w.e.db.Recover(ctx, db.RecoverParams{Shard: shard, Most: recoverMost, Budget: recoverBudget, BaseMs: ms(recoverBase),
+				Jitter: rand.Float64(), Request: uuid.New()})
+			if err != nil {
+				return w.failedLoop("taking back expired leases", err)
+			}
+			if len(rows) > 0 {
+				w.recovered(rows)
+			}
+			if len(rows) < recoverMost || !sleep(ctx, recoverPause) {
+				break
+			}
+		}
+	}
+	return loopIdle
+}
+
+func (w *worker) recovered(rows []db.RecoverRow) {
+	for _, r := range rows {
+		w.log.Warn("pawl: a lease expired", "run_id", r.RunID, "token", r.Token, "attempt", r.Attempt, "now", *r.State, "code", "LEASE_EXPIRED")
+		switch *r.State {
+		case statePending:
+			w.claimIn(time.Duration(*r.DueInMs) * time.Millisecond)
+			w.e.notifier.wake(wakeWork)
+		case stateUncertain:
+			w.reconciler.wake()
+		default:
+			w.e.listener.tell(wakeEnded)
+			w.e.notifier.wake(wakeEnded)
+		}
+	}
+	w.claimer.wake()
+}
+
+func (w *worker) failedLoop(what string, err error) time.Duration {
+	w.log.Warn("pawl: "+what+"; trying again", "error", err)
+	return spread(downLatest)
+}
+
+// reconcile makes the questions that are due claimable.
+func (w *worker) reconcile(ctx context.Context) time.Duration {
+	for _, shard := range w.e.shards {
+		for ctx.Err() == nil {
+			rows, err := w.e.db.AskDue(ctx, db.AskDueParams{Shard: shard, Most: recoverMost, Request: uuid.New()})
+			if err != nil {
+				return w.failedLoop("making questions about uncertain effects due", err)
+			}
+			if len(rows) > 0 {
+				w.claimer.wake()
+				w.e.notifier.wake(wakeWork)
+			}
+			if len(rows) < recoverMost {
+				break
+			}
+		}
+	}
+	return loopIdle
+}
+
+// closeCancelled ends cancelled runs that nobody is working on.
+func (w *worker) closeCancelled(ctx context.Context) time.Duration {
+	for _, shard := range w.e.shards {
+		if _, err := w.e.closeCancelled(ctx, shard, uuid.UUID{}); err != nil {
+			return w.failedLoop("ending cancelled runs", err)
+		}
+	}
+	return loopIdle
+}
+
+// closeCancelled ends all cancelled runs of a shard that wait, or only one.
+func (e *Engine) closeCancelled(ctx context.Context, shard int16, only uuid.UUID) (int, error) {
+	n := 0
+	for ctx.Err() == nil {
+		ids, err := e.db.CloseCancelled(ctx, db.CloseCancelledParams{Shard: shard, OnlyRun: only, Most: recoverMost, Request: uuid.New()})
+		if err != nil {
+			return n, err
+		}
+		if n += len(ids); len(ids) > 0 {
+			e.listener.tell(wakeEnded)
+			e.notifier.wake(wakeEnded)
+		}
+		if len(ids) < recoverMost {
+			break
+		}
+	}
+	return n, nil
+}

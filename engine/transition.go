@@ -1,0 +1,200 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/pawlworks/pawl/internal/db"
+	"github.com/pawlworks/pawl/internal/fault"
+)
+
+// The committer: finished steps queue in memory, and are written in batches.
+//
+// Invariants: a batch has one shard and at most one item a job, in the order
+// of the jobs' numbers (lock order); nothing is answered before the commit has;
+// a batch that PostgreSQL refuses for a value is halved until the culprit
+// stands alone; a row that somebody else holds is asked for again apart from
+// the rest; an answer that was lost is looked up in the history, where only
+// row token+1 can have ended a lease of token.
+
+const (
+	busySoonest = 2 * time.Millisecond
+	busyLatest  = 200 * time.Millisecond
+	downSoonest = 20 * time.Millisecond
+	downLatest  = 2 * time.Second
+)
+
+// spread is d give or take a third, so that not everybody comes at once.
+func spread(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * (0.7 + 0.6*rand.Float64()))
+}
+
+func changeSize(c *change) int { return len(c.output) + len(c.result) + len(c.reason) + 200 }
+
+// commit writes changes and answers each.
+func (w *worker) commit(ctx context.Context, cs []*change) {
+	byShard := map[int16][]*change{}
+	for _, c := range cs {
+		byShard[c.shard] = append(byShard[c.shard], c)
+	}
+	for shard, cs := range byShard {
+		slices.SortFunc(cs, func(a, b *change) int { return cmp.Compare(a.job, b.job) })
+		fault.Point(fault.BeforeCommit)
+		w.commitShard(ctx, shard, cs, busySoonest)
+	}
+}
+
+func (w *worker) commitShard(ctx context.Context, shard int16, cs []*change, busyWait time.Duration) {
+	pause := downSoonest
+	for {
+		sent := moments()
+		rows, err := w.e.db.Transition(ctx, w.params(shard, cs))
+		if err == nil {
+			fault.Point(fault.AfterCommit)
+			w.answer(ctx, shard, cs, rows, sent, busyWait)
+			return
+		}
+		switch {
+		case refused(err) && len(cs) == 1:
+			cs[0].done <- answer{verdict: verdictRefused, err: err}
+			return
+		case refused(err):
+			w.commitShard(ctx, shard, cs[:len(cs)/2], busyWait)
+			w.commitShard(ctx, shard, cs[len(cs)/2:], busyWait)
+			return
+		}
+		for _, c := range cs {
+			c.doubt = true
+		}
+		w.log.Warn("pawl: writing finished steps; trying again until the database answers", "steps", len(cs), "error", err)
+		if !sleep(ctx, spread(pause)) {
+			for _, c := range cs {
+				c.done <- answer{verdict: verdictAbandoned, err: err}
+			}
+			return
+		}
+		pause = min(2*pause, downLatest)
+	}
+}
+
+func (w *worker) answer(ctx context.Context, shard int16, cs []*change, rows []db.TransitionRow, sent moment, busyWait time.Duration) {
+	byJob := map[int64]db.TransitionRow{}
+	for _, r := range rows {
+		byJob[*r.ID] = r
+	}
+	var again []*change
+	for _, c := range cs {
+		r, ok := byJob[c.job]
+		switch {
+		case ok && *r.Verdict == verdictDone:
+			c.done <- doneBy(r, sent)
+		case ok && *r.Verdict == verdictLost && !c.doubt:
+			c.done <- answer{verdict: verdictLost}
+		case ok && *r.Verdict == verdictLost:
+			if a, err := w.lookUp(ctx, c); err == nil {
+				c.done <- a
+			} else {
+				again = append(again, c)
+			}
+		default:
+			again = append(again, c)
+		}
+	}
+	if len(again) == 0 {
+		return
+	}
+	w.later.Go(func() { // apart from the others, which go on
+		if !sleep(ctx, spread(busyWait)) {
+			for _, c := range again {
+				c.done <- answer{verdict: verdictAbandoned, err: ctx.Err()}
+			}
+			return
+		}
+		w.commitShard(ctx, shard, again, min(2*busyWait, busyLatest))
+	})
+}
+
+func doneBy(r db.TransitionRow, sent moment) answer {
+	a := answer{verdict: verdictDone, state: text(r.State), sent: sent, effectAt: r.EffectAt}
+	if r.ExpiresAt != nil && r.Now != nil {
+		a.grantedAt = *r.GrantedAt
+		a.term, a.runtime = r.ExpiresAt.Sub(*r.Now), r.DeadlineAt.Sub(*r.Now)
+	}
+	return a
+}
+
+// lookUp reads what became of a change whose answer was lost. Its own request
+// means success, and if the job stands under this owner with token+1 the worker
+// carries on with the successor; another's row, or none, means lease lost
+// (none and a live lease would have been written by now).
+func (w *worker) lookUp(ctx context.Context, c *change) (answer, error) {
+	h, err := w.e.db.Written(ctx, db.WrittenParams{Shard: c.shard, RunID: c.run, Job: c.job, Token: c.token + 1})
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && h.Request != c.request {
+		return answer{verdict: verdictLost}, nil
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	sent := moments()
+	j, err := w.e.db.ReadJob(ctx, db.ReadJobParams{Shard: c.shard, ID: c.job})
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return answer{verdict: verdictDone, state: stateGone}, nil
+	case err != nil:
+		return answer{}, err
+	case j.Token == c.token+1 && j.State == stateRunning && *j.Owner == w.owner && j.ExpiresAt.After(j.Now):
+		return answer{verdict: verdictDone, state: stateRunning, grantedAt: *j.GrantedAt, sent: sent, effectAt: j.EffectAt,
+			term: j.ExpiresAt.Sub(j.Now), runtime: j.DeadlineAt.Sub(j.Now)}, nil
+	case j.Token == c.token+1:
+		return answer{verdict: verdictDone, state: j.State}, nil
+	}
+	// It was written, and others have gone on from there.
+	return answer{verdict: verdictDone, state: statePending}, nil
+}
+
+func (w *worker) params(shard int16, cs []*change) db.TransitionParams {
+	p := db.TransitionParams{Shard: shard, Owner: w.owner, Encoding: encodingJSON}
+	for _, c := range cs {
+		p.Ids = append(p.Ids, c.job)
+		p.Runs = append(p.Runs, c.run)
+		p.Tokens = append(p.Tokens, c.token)
+		p.Requests = append(p.Requests, c.request)
+		p.ToStates = append(p.ToStates, c.to)
+		p.Events = append(p.Events, c.event)
+		p.Writers = append(p.Writers, c.writer)
+		p.Classes = append(p.Classes, c.class)
+		p.Codes = append(p.Codes, c.code)
+		p.Reasons = append(p.Reasons, c.reason)
+		p.Outputs = append(p.Outputs, c.output)
+		p.Results = append(p.Results, c.result)
+		p.Outcomes = append(p.Outcomes, c.outcome)
+		p.Advances = append(p.Advances, c.advance)
+		p.Modes = append(p.Modes, c.mode)
+		p.Nodes = append(p.Nodes, int32(c.node))
+		p.Refs = append(p.Refs, c.refs.String())
+		p.Routes = append(p.Routes, c.route)
+		p.DelaysMs = append(p.DelaysMs, delayMs(c.delay))
+		p.Attempts = append(p.Attempts, c.attempt)
+		p.Transients = append(p.Transients, c.transients)
+		p.Unknowns = append(p.Unknowns, c.unknowns)
+		p.Questions = append(p.Questions, c.questions)
+		p.LeaseMs = append(p.LeaseMs, ms(c.term))
+		p.RuntimeMs = append(p.RuntimeMs, ms(c.runtime))
+		p.EffectKeys = append(p.EffectKeys, c.key)
+		p.EffectHashes = append(p.EffectHashes, c.hash)
+	}
+	return p
+}
+
+func delayMs(d time.Duration) int64 {
+	if d < 0 {
+		return -1
+	}
+	return ms(d)
+}

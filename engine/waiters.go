@@ -1,0 +1,243 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/pawlworks/pawl/internal/db"
+)
+
+// waiters is everybody in this process who waits for a run to end.
+//
+// Invariants: one goroutine asks for all of them, one query at a time, so that
+// ten thousand need no more connections than one; it runs only while somebody
+// waits; a waiter is told only what has been committed. A wake-up makes it ask
+// at once, else it asks by itself, ever more seldom, at least once a second.
+type waiters struct {
+	e     *Engine
+	mu    sync.Mutex
+	runs  map[uuid.UUID]map[chan ending]bool
+	kick  chan struct{}
+	fresh bool // somebody came since the last question
+}
+
+// ending is how a run has ended.
+type ending struct {
+	output []byte
+	err    error
+}
+
+const (
+	waitersAsk     = 1000 // ids a question
+	waitersSoonest = 10 * time.Millisecond
+	waitersLatest  = time.Second
+)
+
+func (w *waiters) wait(ctx context.Context, id uuid.UUID) (ending, error) {
+	if err := ctx.Err(); err != nil {
+		return ending{}, err
+	}
+	ch := make(chan ending, 1)
+	w.mu.Lock()
+	if w.runs == nil {
+		w.runs = map[uuid.UUID]map[chan ending]bool{}
+		w.kick = make(chan struct{}, 1)
+		go w.loop(w.kick)
+	}
+	if w.runs[id] == nil {
+		w.runs[id] = map[chan ending]bool{}
+	}
+	w.runs[id][ch] = true
+	w.fresh = true
+	w.poke()
+	w.mu.Unlock()
+	select {
+	case end := <-ch:
+		return end, end.broken()
+	case <-ctx.Done():
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if delete(w.runs[id], ch); len(w.runs[id]) == 0 {
+			delete(w.runs, id)
+			w.poke() // the loop may have nobody left
+		}
+		return ending{}, ctx.Err()
+	}
+}
+
+// waitFailed is an ending that is not the run's but the question's.
+type waitFailed struct{ error }
+
+func (end ending) broken() error {
+	if f, ok := end.err.(waitFailed); ok {
+		return f.error
+	}
+	return nil
+}
+
+func (w *waiters) poke() {
+	select {
+	case w.kick <- struct{}{}:
+	default:
+	}
+}
+
+func (w *waiters) loop(kick chan struct{}) {
+	unsubscribe := w.e.listener.subscribe(func(kind string) {
+		if kind == wakeEnded || kind == "" {
+			w.poke()
+		}
+	})
+	defer unsubscribe()
+	pause := waitersSoonest
+	for {
+		w.mu.Lock()
+		if len(w.runs) == 0 {
+			w.runs = nil
+			w.mu.Unlock()
+			return
+		}
+		ids := slices.Collect(maps.Keys(w.runs))
+		if w.fresh {
+			pause = waitersSoonest
+		}
+		w.fresh = false
+		w.mu.Unlock()
+
+		began := time.Now()
+		for chunk := range slices.Chunk(ids, waitersAsk) {
+			if err := w.ask(chunk); err != nil {
+				w.failed(err)
+				break
+			}
+		}
+		// A burst of wake-ups is one question; a dear question is asked less often.
+		time.Sleep(min(max(time.Since(began), 2*time.Millisecond), 100*time.Millisecond))
+		select {
+		case <-kick:
+		case <-time.After(pause):
+		}
+		pause = min(pause*3/2, waitersLatest)
+	}
+}
+
+// ask tells those whose runs have ended.
+func (w *waiters) ask(ids []uuid.UUID) error {
+	byShard := map[int16][]uuid.UUID{}
+	for _, id := range ids {
+		byShard[shardIn(id)] = append(byShard[shardIn(id)], id)
+	}
+	ctx := context.Background()
+	for shard, ids := range byShard {
+		rows, err := w.e.db.Outcomes(ctx, db.OutcomesParams{Shard: shard, Ids: ids})
+		if err != nil {
+			return err
+		}
+		ends, err := w.e.endings(ctx, shard, rows)
+		if err != nil {
+			return err
+		}
+		w.mu.Lock()
+		for id, end := range ends {
+			for ch := range w.runs[id] {
+				ch <- end
+			}
+			delete(w.runs, id)
+		}
+		w.mu.Unlock()
+	}
+	return nil
+}
+
+// failed tells everybody when waiting longer is pointless: the pool is closed.
+// Any other trouble passes, and the callers have contexts.
+func (w *waiters) failed(err error) {
+	if !closedPool(w.e.pool, err) {
+		w.e.log.Debug("pawl: asking for the ends of runs", "error", err)
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id, chs := range w.runs {
+		for ch := range chs {
+			ch <- ending{err: waitFailed{err}}
+		}
+		delete(w.runs, id)
+	}
+}
+
+// endings reads what the runs that have ended have to say.
+func (e *Engine) endings(ctx context.Context, shard int16, rows []db.OutcomesRow) (map[uuid.UUID]ending, error) {
+	ends := map[uuid.UUID]ending{}
+	var need db.OutputsParams
+	need.Shard = shard
+	for _, r := range rows {
+		switch {
+		case *r.Outcome == "failed":
+			err, e2 := e.failure(ctx, shard, r.ID, r.Workflow)
+			if e2 != nil {
+				return nil, e2
+			}
+			ends[r.ID] = ending{err: err}
+		case *r.Outcome != "succeeded":
+			ends[r.ID] = ending{err: fmt.Errorf("%w: run %s of %q", ErrCancelled, r.ID, r.Workflow)}
+		case r.Output != nil:
+			ends[r.ID] = ending{output: r.Output}
+		default:
+			need.Runs = append(need.Runs, r.ID)
+			need.Jobs = append(need.Jobs, *r.ResultJob)
+			need.Tokens = append(need.Tokens, *r.ResultToken)
+		}
+	}
+	if len(need.Runs) > 0 {
+		outs, err := e.db.Outputs(ctx, need)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range outs {
+			ends[o.RunID] = ending{output: o.Output}
+		}
+	}
+	return ends, nil
+}
+
+// failure is why a run has failed.
+func (e *Engine) failure(ctx context.Context, shard int16, id uuid.UUID, workflow string) (error, error) {
+	dead, err := e.db.LastFailure(ctx, db.LastFailureParams{Shard: shard, RunID: id})
+	if err != nil {
+		return nil, err
+	}
+	f := &FailedError{Run: id.String(), Workflow: workflow}
+	if len(dead) > 0 {
+		d := dead[0]
+		run, err := e.db.GetRun(ctx, db.GetRunParams{Shard: shard, ID: id})
+		if err != nil {
+			return nil, err
+		}
+		g, err := decodeGraph(run.Graph)
+		if err != nil {
+			return nil, err
+		}
+		f.Step, f.Attempt, f.Code, f.Reason = g.name(int(d.Node)), int(d.Attempt), text(d.Code), text(d.Reason)
+	}
+	return f, nil
+}
+
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// closedPool tells whether nothing can come of this pool any more.
+func closedPool(pool *pgxpool.Pool, err error) bool {
+	return err != nil && err.Error() == "closed pool"
+}

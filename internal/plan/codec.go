@@ -1,0 +1,71 @@
+package plan
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"unicode/utf8"
+)
+
+// Encode returns v as JSON: no HTML escaping, no newline at its end. It
+// refuses what JSON would store as something else, invalid UTF-8 first of
+// all. Pointer receivers of MarshalJSON are honoured, though v came by value.
+func Encode(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(addressable(v)); err != nil {
+		return nil, fmt.Errorf("encode %T: %w", v, err)
+	}
+	b := bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
+	if err := checkUTF8(v, b); err != nil {
+		return nil, fmt.Errorf("encode %T: %w", v, err)
+	}
+	return b, nil
+}
+
+// addressable returns a pointer to a copy of v. Without it encoding/json
+// passes over methods on pointers: a big.Int field would be stored as {}.
+func addressable(v any) any {
+	if v == nil {
+		return nil
+	}
+	p := reflect.New(reflect.TypeOf(v))
+	p.Elem().Set(reflect.ValueOf(v))
+	return p.Interface()
+}
+
+// Decode reads one JSON value and nothing behind it. A number inside an any
+// becomes a json.Number, so that no digit of it is lost. Fields that T does
+// not have are ignored.
+func Decode[T any](b []byte) (T, error) {
+	var v T
+	if err := decode(b, &v); err != nil {
+		var zero T
+		return zero, fmt.Errorf("decode %s: %w", reflect.TypeFor[T](), err)
+	}
+	return v, nil
+}
+
+func decode(b []byte, v any) error {
+	if !utf8.Valid(b) {
+		return errors.New("not valid UTF-8")
+	}
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.UseNumber()
+	switch err := dec.Decode(v); {
+	case errors.Is(err, io.EOF):
+		return errors.New("no JSON at all")
+	case errors.Is(err, io.ErrUnexpectedEOF): // must not look like a broken connection
+		return errors.New("the JSON ends too early")
+	case err != nil:
+		return err
+	}
+	if rest := bytes.TrimLeft(b[dec.InputOffset():], " \t\r\n"); len(rest) > 0 {
+		return fmt.Errorf("%d bytes follow the JSON value", len(rest))
+	}
+	return nil
+}
