@@ -130,6 +130,9 @@ func (g *grant) dead(e *steps.Error) *change {
 	return c
 }
 
+// shortestSnooze keeps a step that snoozes for no time at all from spinning.
+const shortestSnooze = 100 * time.Millisecond
+
 const person = -1 * time.Nanosecond // as a delay: until a person acts
 
 // failed decides what comes of an error of a step's attempt.
@@ -148,7 +151,7 @@ func (g *grant) failed(step *plan.Step, begun bool, e *steps.Error) *change {
 		return g.dead(e)
 	case steps.ClassSnooze:
 		c := g.changed(statePending, "snoozed").because(e)
-		c.delay, c.attempt = e.Delay, c.attempt-1
+		c.delay, c.attempt = max(e.Delay, shortestSnooze), c.attempt-1
 		return c
 	case steps.ClassUncertain:
 		if effect != plan.Idempotent { // the target of an idempotent one is simply told again

@@ -189,19 +189,23 @@ func (w *worker) call(l *lease, g *grant, step *plan.Step, in any, tx pgx.Tx, ke
 	})
 	fault.Point(fault.AfterBody)
 	l.waiting.Store(true) // its result awaits commit: that is progress
-	if _, panicked := err.(thrown); err != nil && !panicked && step.Classify != nil {
-		if e := protectClassify(step, err); e != nil {
-			err = e
-		}
-	}
-	return out, err
+	return out, byClassifier(step, err)
 }
 
-func protectClassify(step *plan.Step, err error) (out error) {
-	if p := protect(func() error { out = step.Classify(err); return nil }); p != nil {
+// byClassifier asks the step's own classifier about an error that has no class yet.
+func byClassifier(step *plan.Step, err error) error {
+	var t thrown
+	if err == nil || step.Classify == nil || errors.As(err, &t) || steps.Classify(err).Marked() {
+		return err
+	}
+	said := err
+	if p := protect(func() error { said = step.Classify(err); return nil }); p != nil {
 		return errors.Join(err, p)
 	}
-	return out
+	if said == nil || !steps.Classify(said).Marked() {
+		return err
+	}
+	return said
 }
 
 // protect runs fn in a goroutine of its own, and turns a panic or a

@@ -1,0 +1,118 @@
+package steps
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/pawlworks/pawl/internal/plan"
+)
+
+// settings is what a list of options says. A zero field was not given.
+type settings struct {
+	given    []string // names of the options, Formerly more than once
+	problems []error
+
+	lease, heartbeat, maxRuntime time.Duration
+	ttl                          time.Duration
+	retry, unknown               Retry
+	queue, owner                 string
+	formerly                     []string
+	classify                     func(error) error
+}
+
+const (
+	defaultLease      = time.Minute
+	defaultMaxRuntime = 15 * time.Minute
+	defaultQueue      = "default"
+)
+
+func gather(opts []Option) *settings {
+	s := &settings{}
+	for _, o := range opts {
+		if v := reflect.ValueOf(o); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+			s.problems = append(s.problems, errors.New("an option is nil"))
+			continue
+		}
+		o.set(s)
+	}
+	return s
+}
+
+// once notes that an option is given and tells whether it is the first time.
+func (s *settings) once(name string) bool {
+	if slices.Contains(s.given, name) {
+		s.refuse(name, errors.New("given twice"))
+		return false
+	}
+	s.given = append(s.given, name)
+	return true
+}
+
+func (s *settings) refuse(option string, err error) {
+	if err != nil {
+		s.problems = append(s.problems, fmt.Errorf("%s: %w", option, err))
+	}
+}
+
+// onlyDefaults refuses what can't hold for all steps of a definition.
+func (s *settings) onlyDefaults() (problems []error) {
+	for _, name := range []string{"Idempotent", "Manual", "Formerly"} {
+		if slices.Contains(s.given, name) {
+			problems = append(problems, fmt.Errorf("%s is for a step, not for all", name))
+		}
+	}
+	return problems
+}
+
+func (s *settings) effects() (names []string) {
+	for _, name := range []string{"Idempotent", "Manual"} {
+		if slices.Contains(s.given, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// fill writes the effective settings into step.
+func (s *settings) fill(step *plan.Step, d *settings) (problems []error) {
+	var err error
+	if step.Transient, err = s.retry.over(d.retry, defaultTransient); err != nil {
+		problems = append(problems, fmt.Errorf("Retry: %w", err))
+	}
+	if step.Unknown, err = s.unknown.over(d.unknown, defaultUnknown); err != nil {
+		problems = append(problems, fmt.Errorf("RetryUnknown: %w", err))
+	}
+	step.Queue = first(s.queue, d.queue, defaultQueue)
+	step.Owner = first(s.owner, d.owner)
+	step.Formerly = s.formerly
+	if step.Classify = s.classify; step.Classify == nil {
+		step.Classify = d.classify
+	}
+	switch {
+	case slices.Contains(s.given, "Idempotent"):
+		step.Effect, step.TTL = plan.Idempotent, s.ttl
+	case slices.Contains(s.given, "Manual"):
+		step.Effect = plan.Manual
+	}
+
+	lease, limit := first(s.lease, d.lease), first(s.maxRuntime, d.maxRuntime)
+	switch {
+	case lease == 0 && limit == 0:
+		lease, limit = defaultLease, defaultMaxRuntime
+	case lease == 0:
+		lease = min(defaultLease, limit)
+	case limit == 0:
+		limit = max(defaultMaxRuntime, lease)
+	case lease > limit:
+		problems = append(problems, fmt.Errorf("Lease: %v is more than MaxRuntime, %v", lease, limit))
+	}
+	beat := first(s.heartbeat, d.heartbeat, lease/3)
+	if beat >= lease && lease > 0 {
+		problems = append(problems, fmt.Errorf("Heartbeat: %v is not less than Lease, %v", beat, lease))
+	}
+	step.Lease, step.MaxRuntime, step.Heartbeat = lease, limit, beat
+	return problems
+}
