@@ -99,8 +99,8 @@ func (l *lease) lose() {
 }
 
 // interruptible tells whether a body may be told to stop before its time. The
-// effect of a LookUp or Manual step is waited for instead.
-func (l *lease) interruptible() bool { return !l.begun.Load() }
+// effect of a LookUp or Manual step is waited for instead, and so is a question.
+func (l *lease) interruptible() bool { return !l.begun.Load() && l.at.mode != modeAsk }
 
 // settle is true for the first caller only.
 func (l *lease) settle() bool { return !l.settled.Swap(true) }

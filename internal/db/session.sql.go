@@ -72,7 +72,7 @@ WITH s AS (
    WHERE id = $5::uuid AND closed_at IS NULL
   RETURNING id
 ), d AS MATERIALIZED (
-  SELECT r.route, x.due_at
+  SELECT r.route, least(x.due_at, '9999-01-01') AS due_at -- 'infinity' is no time in Go
     FROM (SELECT unnest($3::int[]) AS route, unnest($4::int[]) AS floor) r,
          LATERAL (SELECT j.due_at FROM pawl.job j
                    WHERE j.shard = $1::smallint AND j.route = r.route AND j.state = 'pending' AND j.node >= r.floor

@@ -1,0 +1,35 @@
+package demo
+
+import (
+	"context"
+	"os"
+	"strconv"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/pawlworks/pawl/examples/import/meter"
+	orderdemo "github.com/pawlworks/pawl/examples/order/demo"
+	"github.com/pawlworks/pawl/examples/order/orders"
+)
+
+const ordersName = "orders"
+
+// orders is the part that fulfils them.
+func (d *demo) orders() part {
+	return part{name: ordersName, killAt: 0.4, text: meter.Count, progress: func(ctx context.Context) (done, total int64, err error) {
+		err = d.pool.QueryRow(ctx, "SELECT count(*) FILTER (WHERE outcome IS NOT NULL), count(*) FROM pawl.run WHERE workflow = $1",
+			orders.Fulfil.Name()).Scan(&done, &total)
+		return done, total, err
+	}}
+}
+
+// fulfil is what the worker process does. An error tells that the books do
+// not agree, too.
+func fulfil(ctx context.Context, pool *pgxpool.Pool) error {
+	n, err := strconv.Atoi(os.Getenv(ordersVariable))
+	if err != nil {
+		return err
+	}
+	_, err = orderdemo.Run(ctx, orderdemo.Options{Pool: pool, Orders: n, Faults: true, Provider: os.Getenv(providerVariable)})
+	return err
+}
