@@ -117,7 +117,7 @@ func (w *worker) makeResult(ctx context.Context, g *grant) (b []byte, err error)
 }
 
 func (w *worker) encodeResult(v any) ([]byte, error) {
-	b, err := plan.Encode(v)
+	b, err := encode(v)
 	if err != nil {
 		return nil, steps.Permanent("ENCODE", err)
 	}

@@ -54,6 +54,9 @@ func atExpiry(step *plan.Step) string {
 // begin waits until it is durable. False: the lease is lost, or the process stops.
 func (w *worker) begin(l *lease, g *grant, step *plan.Step, runtime time.Duration, key, hash []byte) (begunAnswer, bool) {
 	external := step.Effect == plan.LookUp || step.Effect == plan.Manual
+	if hash == nil { // no effect was declared: there is no key to be stored
+		key = nil
+	}
 	b := &beginning{lease: l, runtime: runtime, begun: external, atExpiry: atExpiry(step), key: key, hash: hash, done: make(chan begunAnswer, 1)}
 	fault.Point(fault.BeforeBegin)
 	if !w.begins.put(w.hard, b) {

@@ -138,7 +138,7 @@ func (c *cursor) moved(v []byte, sent moment, term time.Duration) error {
 	if term > 0 {
 		c.l.extend(sent, term)
 	}
-	if c.w.draining.Load() { // the position is safe: a good moment to stop
+	if c.w.draining.Load() && c.l.interruptible() { // the position is safe: a good moment to stop
 		return steps.ErrDrained
 	}
 	return nil

@@ -133,7 +133,7 @@ func (g *grant) effect(step *plan.Step, in any) (key, hash []byte, c *change) {
 	if step.Effect == plan.NoEffect {
 		return key, nil, nil
 	}
-	b, err := plan.Encode(in)
+	b, err := encode(in)
 	if err != nil {
 		return nil, nil, g.dead(steps.Classify(steps.Permanent("ENCODE", err)))
 	}
@@ -185,7 +185,7 @@ func (w *worker) call(l *lease, g *grant, step *plan.Step, in any, tx pgx.Tx, ke
 		} else {
 			out, err = step.Body(ctx, in, tx, nil)
 		}
-		return err
+		return readable(err)
 	})
 	fault.Point(fault.AfterBody)
 	l.waiting.Store(true) // its result awaits commit: that is progress
@@ -199,7 +199,7 @@ func byClassifier(step *plan.Step, err error) error {
 		return err
 	}
 	said := err
-	if p := protect(func() error { said = step.Classify(err); return nil }); p != nil {
+	if p := protect(func() error { said = readable(step.Classify(err)); return nil }); p != nil {
 		return errors.Join(err, p)
 	}
 	if said == nil || !steps.Classify(said).Marked() {
@@ -229,6 +229,22 @@ func protect(fn func() error) error {
 		done <- err
 	}()
 	return <-done
+}
+
+// readable reads an error once, where a panic ends only the attempt: its
+// methods are a user's code too, and a nil pointer in an error is easily made.
+func readable(err error) error {
+	if err != nil {
+		_ = err.Error()
+		steps.Classify(err)
+	}
+	return err
+}
+
+// encode is plan.Encode of a type whose own MarshalJSON may panic.
+func encode(v any) (b []byte, err error) {
+	err = protect(func() (err error) { b, err = plan.Encode(v); return err })
+	return b, err
 }
 
 // outcome is what a body's return means under the lease as it is now.
@@ -266,7 +282,7 @@ func classify(err error) *steps.Error {
 
 // completed encodes an output and moves on.
 func (w *worker) completed(g *grant, l *lease, step *plan.Step, out any) *change {
-	b, err := plan.Encode(out)
+	b, err := encode(out)
 	if err != nil {
 		err = steps.Permanent("ENCODE", err)
 	} else if len(b) > w.e.config.MaxPayload {
@@ -299,6 +315,9 @@ func (w *worker) interrupted(g *grant, l *lease, cause error, out any, err error
 	return g.handBack(0, "the worker is draining")
 }
 
+// keepEvidence is how long a try to keep what came late may take.
+const keepEvidence = 10 * time.Second
+
 // late keeps what came after its lease was lost, if an effect may be behind it.
 func (w *worker) late(g *grant, l *lease, out any, err error) {
 	if l.step == nil || l.step.Effect == plan.NoEffect || (!l.begun.Load() && l.step.Effect != plan.Idempotent) {
@@ -307,7 +326,7 @@ func (w *worker) late(g *grant, l *lease, out any, err error) {
 	p := db.KeepEvidenceParams{Shard: g.shard, RunID: g.run, Job: g.job, Token: g.token, Attempt: g.attempt, Node: int32(g.node), Path: g.path, Owner: w.owner}
 	if err == nil {
 		var b []byte
-		if b, err = plan.Encode(out); err == nil && len(b) <= w.e.config.MaxPayload {
+		if b, err = encode(out); err == nil && len(b) <= w.e.config.MaxPayload {
 			p.Encoding, p.Output = encodingJSON, b
 		}
 	}
@@ -317,7 +336,12 @@ func (w *worker) late(g *grant, l *lease, out any, err error) {
 	}
 	w.later.Go(func() {
 		for pause := downSoonest; ; pause = min(2*pause, downLatest) {
-			if err := w.e.db.KeepEvidence(w.hard, p); err == nil || refused(err) {
+			// A worker that ends because it has lost its session has this left to
+			// say: a try under way is not cut off by its end.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(w.hard), keepEvidence)
+			err := w.e.db.KeepEvidence(ctx, p)
+			cancel()
+			if err == nil || refused(err) {
 				return
 			}
 			if !sleep(w.hard, spread(pause)) {

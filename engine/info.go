@@ -137,7 +137,7 @@ func (e *Engine) jobs(ctx context.Context, id uuid.UUID, g graph, info *RunInfo)
 		i := JobInfo{ID: j.ID, Step: g.name(int(j.Node)), State: j.State, Attempt: int(j.Attempt), Token: j.Token, ExpiresAt: moment0(j.ExpiresAt),
 			UncertainAt: moment0(j.UncertainAt), Code: text(j.Code), Stranded: j.Stranded, Questions: int(j.Questions), Lapses: int(j.Lapses)}
 		i.later = j.State == statePending && j.DueAt.After(j.Now)
-		if j.State == statePending && j.Mode == modeAsk {
+		if (j.State == statePending || j.State == stateRunning) && j.Mode == modeAsk { // while it is asked about
 			i.State = stateUncertain
 		}
 		if j.State == statePending || j.State == stateUncertain {

@@ -32,6 +32,9 @@ func (e *Engine) Work(ctx context.Context) error {
 		return nil
 	}
 	if err := schema.Check(ctx, e.pool); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
 		return err
 	}
 	var left sync.WaitGroup // sessions that were lost, while their steps still return
@@ -39,6 +42,8 @@ func (e *Engine) Work(ctx context.Context) error {
 	for first := true; ; first = false {
 		lost, err := e.work(ctx, &left)
 		switch {
+		case err != nil && ctx.Err() != nil: // stopped before it had begun
+			return nil
 		case err != nil && first:
 			return err
 		case err != nil:

@@ -27,6 +27,7 @@ type worker struct {
 	leases   map[int64]*lease
 	bindings map[int64]*binding
 	ways     []way // by priority, high first
+	targets  map[target]int32
 	ids      []int32
 	floors   []int32
 	beaten   moment // before the request that renewed the session last
@@ -52,6 +53,13 @@ type worker struct {
 type way struct {
 	id       int32
 	floor    int32
+	def      int64
+	queue    string
+	priority int16
+}
+
+// target is where a step's jobs go; also where others alone may claim them.
+type target struct {
 	def      int64
 	queue    string
 	priority int16
@@ -190,7 +198,9 @@ func (w *worker) load(ctx context.Context) error {
 		return err
 	}
 	var ways []way
+	targets := map[target]int32{}
 	for _, r := range routes {
+		targets[target{r.Definition, r.Queue, r.Priority}] = r.ID
 		if len(w.e.config.Queues) == 0 || slices.Contains(w.e.config.Queues, r.Queue) {
 			ways = append(ways, way{r.ID, int32(bindings[r.Definition].floor), r.Definition, r.Queue, r.Priority})
 		}
@@ -198,7 +208,7 @@ func (w *worker) load(ctx context.Context) error {
 	slices.SortStableFunc(ways, func(a, b way) int { return int(b.priority) - int(a.priority) })
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.bindings, w.ways = bindings, ways
+	w.bindings, w.ways, w.targets = bindings, ways, targets
 	return nil
 }
 
@@ -227,13 +237,10 @@ func (w *worker) routes() (ids, floors []int32) {
 func (w *worker) routeOf(g *grant, queue string) int32 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	own := g.route
-	for _, v := range w.ways {
-		if v.def == g.bind.id && v.priority == g.priority && v.queue == queue {
-			return v.id
-		}
+	if id, ok := w.targets[target{g.bind.id, queue, g.priority}]; ok {
+		return id
 	}
-	return own
+	return g.route
 }
 
 func (w *worker) binding(def int64, workflow string) *binding {

@@ -14,7 +14,7 @@ WITH s AS (
    WHERE id = @owner::uuid AND closed_at IS NULL
   RETURNING id
 ), d AS MATERIALIZED (
-  SELECT r.route, x.due_at
+  SELECT r.route, least(x.due_at, '9999-01-01') AS due_at -- infinity is no time in Go
     FROM (SELECT unnest(@routes::int[]) AS route, unnest(@floors::int[]) AS floor) r,
          LATERAL (SELECT j.due_at FROM pawl.job j
                    WHERE j.shard = @shard::smallint AND j.route = r.route AND j.state = 'pending' AND j.node >= r.floor
@@ -42,10 +42,18 @@ SELECT pg_notify('pawl', @payload::text);
 SELECT shards FROM pawl.meta;
 
 -- name: StrandedRoutes :many
--- Due work that no open session may claim, by workflow and step number.
-SELECT d.workflow, d.id AS definition, j.node, count(*) AS jobs, min(j.due_at)::timestamptz AS since
-  FROM pawl.job j JOIN pawl.route r ON r.id = j.route JOIN pawl.definition d ON d.id = r.definition
- WHERE j.shard = @shard::smallint AND j.state = 'pending' AND j.due_at <= pawl.now()
-   AND NOT EXISTS (SELECT FROM pawl.session s, LATERAL (SELECT unnest(s.routes) AS route, unnest(s.floors) AS floor) k
-                    WHERE s.closed_at IS NULL AND k.route = j.route AND j.node >= k.floor)
- GROUP BY d.workflow, d.id, j.node ORDER BY d.workflow, d.id, j.node LIMIT 1000;
+-- Due work that no open session may claim, by workflow and step number. Only routes that nobody knows from the
+-- first step on are looked into, and a thousand jobs of each at most.
+SELECT d.workflow, d.id AS definition, x.node, x.jobs, x.since::timestamptz AS since
+  FROM pawl.route r JOIN pawl.definition d ON d.id = r.definition
+  CROSS JOIN LATERAL (
+    SELECT y.node, count(*) AS jobs, min(y.due_at) AS since
+      FROM (SELECT j.node, j.due_at FROM pawl.job j
+             WHERE j.shard = @shard::smallint AND j.route = r.id AND j.state = 'pending' AND j.due_at <= pawl.now()
+               AND NOT EXISTS (SELECT FROM pawl.session s, LATERAL (SELECT unnest(s.routes) AS route, unnest(s.floors) AS floor) k
+                                WHERE s.closed_at IS NULL AND k.route = r.id AND j.node >= k.floor)
+             ORDER BY j.due_at, j.id LIMIT 1000) y
+     GROUP BY y.node) x
+ WHERE NOT EXISTS (SELECT FROM pawl.session s, LATERAL (SELECT unnest(s.routes) AS route, unnest(s.floors) AS floor) k
+                    WHERE s.closed_at IS NULL AND k.route = r.id AND k.floor = 0)
+ ORDER BY d.workflow, d.id, x.node LIMIT 1000;

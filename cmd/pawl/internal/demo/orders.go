@@ -14,9 +14,14 @@ import (
 
 const ordersName = "orders"
 
-// orders is the part that fulfils them.
+// orders is the part that fulfils them. Its worker is killed while charges are
+// under way: that is the moment to be afraid of.
 func (d *demo) orders() part {
-	return part{name: ordersName, killAt: 0.4, text: meter.Count, progress: func(ctx context.Context) (done, total int64, err error) {
+	ripe := func(ctx context.Context) bool {
+		_, begun, err := d.running(ctx)
+		return err == nil && begun > 0
+	}
+	return part{name: ordersName, killAt: 0.3, ripe: ripe, text: meter.Count, progress: func(ctx context.Context) (done, total int64, err error) {
 		err = d.pool.QueryRow(ctx, "SELECT count(*) FILTER (WHERE outcome IS NOT NULL), count(*) FROM pawl.run WHERE workflow = $1",
 			orders.Fulfil.Name()).Scan(&done, &total)
 		return done, total, err

@@ -10,7 +10,8 @@ import (
 // part is one example: a worker process does it, and is killed in the middle.
 type part struct {
 	name     string
-	killAt   float64 // share of the work that is done by then
+	killAt   float64                    // share of the work that is done by then
+	ripe     func(context.Context) bool // and what else must hold; nil: nothing
 	text     func(done, total int64) string
 	progress func(context.Context) (done, total int64, err error)
 }
@@ -69,7 +70,7 @@ func (d *demo) watch(ctx context.Context, p part, w *worker, spare *bool) error 
 				continue // not there yet; if the database is gone, the worker will say so
 			}
 			d.meter.Show(done, total)
-			if !*spare && p.passed(done, total) {
+			if !*spare && p.passed(done, total) && (p.ripe == nil || p.ripe(ctx)) {
 				*spare = true
 				w.kill()
 			}
@@ -79,8 +80,7 @@ func (d *demo) watch(ctx context.Context, p part, w *worker, spare *bool) error 
 
 // underWay tells what the database holds of a worker that is no more.
 func (d *demo) underWay(ctx context.Context) string {
-	var running, begun int
-	err := d.pool.QueryRow(ctx, "SELECT count(*), count(*) FILTER (WHERE begun) FROM pawl.job WHERE state = 'running'").Scan(&running, &begun)
+	running, begun, err := d.running(ctx)
 	switch {
 	case err != nil:
 		return "its work"
@@ -90,4 +90,11 @@ func (d *demo) underWay(ctx context.Context) string {
 		return "a step"
 	}
 	return fmt.Sprintf("%d steps", running)
+}
+
+// running counts the steps under way, and among them the effects that have
+// begun: what becomes of those when the worker dies, nobody knows.
+func (d *demo) running(ctx context.Context) (all, begun int, err error) {
+	err = d.pool.QueryRow(ctx, "SELECT count(*), count(*) FILTER (WHERE begun) FROM pawl.job WHERE state = 'running'").Scan(&all, &begun)
+	return all, begun, err
 }

@@ -109,7 +109,12 @@ func Child() (code int, ok bool) {
 }
 
 func work(ctx context.Context, name string) error {
-	pool, err := pgxpool.New(ctx, os.Getenv(databaseVariable))
+	config, err := pgxpool.ParseConfig(os.Getenv(databaseVariable))
+	if err != nil {
+		return err
+	}
+	config.MaxConns = 20 // transactional steps hold one each
+	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return err
 	}
