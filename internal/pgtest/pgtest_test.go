@@ -75,9 +75,11 @@ type recorder struct {
 	cleanups []func()
 }
 
-func (r *recorder) Helper()                      {}
-func (r *recorder) Cleanup(f func())             { r.cleanups = append(r.cleanups, f) }
-func (r *recorder) Errorf(f string, args ...any) { r.errors = append(r.errors, fmt.Sprintf(f, args...)) }
+func (r *recorder) Helper()          {}
+func (r *recorder) Cleanup(f func()) { r.cleanups = append(r.cleanups, f) }
+func (r *recorder) Errorf(f string, args ...any) {
+	r.errors = append(r.errors, fmt.Sprintf(f, args...))
+}
 
 func (r *recorder) end() {
 	for i := len(r.cleanups) - 1; i >= 0; i-- {
