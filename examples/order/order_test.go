@@ -124,7 +124,7 @@ func (w *world) worker() (cmd *exec.Cmd, out io.Reader) {
 // charged waits until so many charges are in the ledger.
 func (w *world) charged(n int) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), 3*time.Minute) // only if it hangs
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

@@ -48,8 +48,8 @@ func openShop(t *testing.T, faults ...provider.Fault) *open {
 	s := &shop.Shop{
 		Pay:         shop.NewPayments(server.URL, timeout),
 		Post:        shop.NewPost(server.URL, timeout),
-		LateArrival: time.Second,
-		MaxDelay:    20 * time.Millisecond,
+		LateArrival: 2 * time.Second,
+		MaxDelay:    100 * time.Millisecond,
 	}
 	o.e, err = engine.New(t.Context(), o.pool, engine.Config{
 		Workflows: []steps.Definition{s.Fulfil()}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),

@@ -81,7 +81,7 @@ func TestChargeErrors(t *testing.T) {
 			t.Parallel()
 			timeout := patience
 			if test.mode == provider.TimeoutBefore || test.mode == provider.TimeoutAfter {
-				timeout = 200 * time.Millisecond
+				timeout = time.Second
 			}
 			p, admin := pay(t, timeout, provider.Fault{Mode: test.mode, Rate: 1})
 			r, err := p.Charge(t.Context(), "key", owed)
