@@ -51,8 +51,8 @@ func (w *worker) ask(l *lease, g *grant, step *plan.Step, in any, key []byte) *c
 	case v.Outcome == plan.Happened:
 		return w.happened(l, g, step, v.Output)
 	case v.Outcome == plan.NeverHappened:
-		if left := step.LateArrival - g.grantedAt.Sub(*g.uncertainAt); left > 0 {
-			return g.stillUnknown(step, min(left, max(step.Questions.After(int(g.questions)+1), 10*time.Millisecond)), nil)
+		if waited := g.grantedAt.Sub(*g.uncertainAt); waited < step.LateArrival {
+			return g.tooEarly(step, waited)
 		}
 		return g.repeat(step)
 	}
@@ -75,6 +75,17 @@ func (g *grant) repeat(step *plan.Step) *change {
 	c.transients = g.transients
 	if c.to == statePending {
 		c.event = "repeat"
+	}
+	return c
+}
+
+// tooEarly asks again at the end of the late-arrival window, and on the way
+// there after twice the time, and twice again: it may turn out to have happened.
+// That costs no question of the budget, since the end is known.
+func (g *grant) tooEarly(step *plan.Step, waited time.Duration) *change {
+	c := g.stillUnknown(step, min(step.LateArrival-waited+time.Millisecond, max(waited, step.Questions.Delay)), nil)
+	if c.delay > 0 {
+		c.questions = g.questions
 	}
 	return c
 }

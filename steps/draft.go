@@ -73,6 +73,9 @@ func (d draft) settle(defaults *settings) (*plan.Step, []error) {
 		effects = append(effects, "LookUp")
 		problems = append(problems, l.settle(&step)...)
 	}
+	if step.Effect == plan.LookUp || step.Effect == plan.Manual {
+		step.Classify = own.classify // a mark would say that nothing happened: see Classifier
+	}
 	if len(effects) > 1 {
 		problems = append(problems, fmt.Errorf("%s and %s: an effect is established in one way", effects[0], effects[1]))
 	}

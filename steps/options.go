@@ -109,7 +109,9 @@ func Manual() Option {
 // Classifier gives classes to errors that have none. It returns an error made
 // by [Permanent], [Transient], [Uncertain], [RetryAfter] or [Snooze], or nil or
 // the error itself where it has no opinion; then the defaults of [Classify] decide.
-// Default: only those.
+// Default: only those. On a step with LookUp or Manual a mark says that the effect
+// has not happened, which no general rule can know: one given to Define does not
+// reach those steps.
 type Classifier func(error) error
 
 func (c Classifier) set(s *settings) {

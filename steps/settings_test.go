@@ -107,6 +107,9 @@ func TestOptionsReachTheStep(t *testing.T) {
 	if err := s.Classify(odd); err != odd {
 		t.Errorf("a classifier without an opinion made %v", err)
 	}
+	if s := only(t, word.Of(steps.New("a", pass, steps.Manual()), all...)); s.Classify != nil {
+		t.Error("a classifier of Define reached a Manual step")
+	}
 	if s := only(t, word.Of(steps.New("a", pass, steps.Manual()))); s.Effect != plan.Manual {
 		t.Errorf("%+v", s)
 	}
