@@ -104,6 +104,11 @@ func (w *worker) beginShard(ctx context.Context, shard int16, bs []*beginning, b
 	var again []*beginning
 	sent := moments()
 	rows, err := w.e.db.Begin(ctx, p)
+	if refused(err) && len(bs) > 1 { // halved until the culprit stands alone
+		w.beginShard(ctx, shard, bs[:len(bs)/2], busyWait)
+		w.beginShard(ctx, shard, bs[len(bs)/2:], busyWait)
+		return
+	}
 	if err != nil { // written twice it is written once: simply ask again
 		w.log.Warn("pawl: beginning steps; trying again until the database answers", "steps", len(bs), "error", err)
 		again, busyWait = bs, max(busyWait, downSoonest)

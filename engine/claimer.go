@@ -116,7 +116,7 @@ func (w *worker) handBackRow(r db.LeasedToRow, shard int16, after time.Duration)
 	g := &grant{shard: shard, job: r.ID, run: r.RunID, token: r.Token, route: r.Route, node: int(r.Node), path: r.Path, mode: r.Mode, refs: rs,
 		attempt: r.Attempt, transients: r.Transients, unknowns: r.Unknowns, questions: r.Questions}
 	c := g.handBack(after, "the worker did not take it up")
-	w.later.Go(func() {
+	w.execs.Go(func() { // a drain waits for it
 		if a := w.submit(c); a.verdict == verdictDone && after <= 0 {
 			w.tellOthers(c, a.state)
 		}

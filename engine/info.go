@@ -222,7 +222,7 @@ func allLater(jobs []JobInfo) bool {
 
 // soon is a due time; zero for one that never comes: a person must act.
 func soon(t time.Time) time.Time {
-	if t.Year() >= 9999 {
+	if t.UTC().Year() >= 9999 {
 		return time.Time{}
 	}
 	return t

@@ -106,6 +106,9 @@ func (e *Engine) work(ctx context.Context, left *sync.WaitGroup) (lost bool, err
 	}
 	w.draining.Store(true)
 	w.claimer.Stop() // a claim under way is finished
+	if !lost && w.inDoubt.Load() {
+		w.handBackLeaked() // if that fails too, the jobs go with the session
+	}
 	if lost {
 		w.loseAll()
 		left.Go(func() { w.drain(); unsubscribe(); stopAll(loops); end() })

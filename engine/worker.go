@@ -53,8 +53,6 @@ type worker struct {
 type way struct {
 	id       int32
 	floor    int32
-	def      int64
-	queue    string
 	priority int16
 }
 
@@ -202,7 +200,7 @@ func (w *worker) load(ctx context.Context) error {
 	for _, r := range routes {
 		targets[target{r.Definition, r.Queue, r.Priority}] = r.ID
 		if len(w.e.config.Queues) == 0 || slices.Contains(w.e.config.Queues, r.Queue) {
-			ways = append(ways, way{r.ID, int32(bindings[r.Definition].floor), r.Definition, r.Queue, r.Priority})
+			ways = append(ways, way{r.ID, int32(bindings[r.Definition].floor), r.Priority})
 		}
 	}
 	slices.SortStableFunc(ways, func(a, b way) int { return int(b.priority) - int(a.priority) })

@@ -1,10 +1,9 @@
 -- name: StartRuns :many
+-- In a transaction of the user's his search_path rules until the function is entered: no operator and no
+-- function of another schema here.
 SELECT s.ord, s.run_id, s.existed, s.same
-  FROM pawl.start_runs(@workflow::text, @inputs::bytea[], @encoding::text,
-                       (SELECT array_agg(nullif(k.key, '') ORDER BY k.n) FROM unnest(@keys::text[]) WITH ORDINALITY AS k(key, n)), @ordering::text, @tags::text[], @priority::smallint,
-                       CASE WHEN @delay_ms::bigint > 0 THEN pawl.after(pawl.clock(), @delay_ms::bigint) ELSE @due::timestamptz END,
-                       @traceparent::text, @tracestate::text,
-                       CASE WHEN @reuse_ms::bigint >= 0 THEN least(@reuse_ms::bigint, 3155760000000) * interval '1 millisecond' END) AS s
+  FROM pawl.start_runs(@workflow::text, @inputs::bytea[], @encoding::text, @keys::text[], @ordering::text, @tags::text[], @priority::smallint,
+                       @due::timestamptz, @delay_ms::bigint, @traceparent::text, @tracestate::text, @reuse_ms::bigint) AS s
  ORDER BY s.ord;
 
 -- name: FindKey :one
@@ -52,7 +51,7 @@ SELECT r.*, d.graph FROM pawl.run r JOIN pawl.definition d ON d.id = r.definitio
 
 -- name: JobsOfRun :many
 SELECT j.id, j.node, j.path, j.state, j.mode, j.attempt, j.token, j.expires_at, j.uncertain_at, j.code, j.questions, j.lapses, j.effect_key, j.refs,
-       least(j.due_at, '9999-01-01')::timestamptz AS due_at, c.done, c.total, pawl.clock()::timestamptz AS now,
+       least(j.due_at, '9999-01-01 00:00:00+00')::timestamptz AS due_at, c.done, c.total, pawl.clock()::timestamptz AS now,
        (j.state = 'pending' AND j.due_at <= pawl.now() AND NOT EXISTS (
           SELECT FROM pawl.session s, LATERAL (SELECT unnest(s.routes) AS route, unnest(s.floors) AS floor) k
            WHERE s.closed_at IS NULL AND s.expires_at > pawl.now() AND k.route = j.route AND j.node >= k.floor))::boolean AS stranded
@@ -75,7 +74,7 @@ SELECT j.id, j.node, j.path, j.attempt, h.class, h.code, h.reason
 
 -- name: ListRuns :many
 -- Newest first. The state of a live run is derived from its jobs.
-SELECT r.shard, r.id, r.workflow, r.key, r.ordering, r.priority, r.tags, r.created_at, r.ended_at, s.state::text AS state, s.step_node, s.code, coalesce(s.due_at, '9999-01-01')::timestamptz AS due_at, d.graph
+SELECT r.shard, r.id, r.workflow, r.key, r.ordering, r.priority, r.tags, r.created_at, r.ended_at, s.state::text AS state, s.step_node, s.code, coalesce(s.due_at, '9999-01-01 00:00:00+00')::timestamptz AS due_at, d.graph
   FROM pawl.run r
   JOIN pawl.definition d ON d.id = r.definition
   JOIN LATERAL (
@@ -86,7 +85,7 @@ SELECT r.shard, r.id, r.workflow, r.key, r.ordering, r.priority, r.tags, r.creat
              WHEN bool_or(j.state = 'waiting') THEN 'waiting'
              WHEN bool_and(j.due_at > pawl.now()) THEN 'scheduled'
              ELSE 'running' END) AS state,
-           min(j.node) AS step_node, max(j.code) AS code, least(min(j.due_at), '9999-01-01') AS due_at,
+           min(j.node) AS step_node, max(j.code) AS code, least(min(j.due_at), '9999-01-01 00:00:00+00') AS due_at,
            bool_or(j.state = 'pending' AND j.due_at <= pawl.now() AND NOT EXISTS (
              SELECT FROM pawl.session o, LATERAL (SELECT unnest(o.routes) AS route, unnest(o.floors) AS floor) k
               WHERE o.closed_at IS NULL AND o.expires_at > pawl.now() AND k.route = j.route AND j.node >= k.floor)) AS stranded

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 
@@ -22,7 +23,11 @@ func runDemo(ctx context.Context, c *call) error {
 		return usagef("%q is not understood", c.flags.Arg(0))
 	}
 	o.Bar = !*headless && isTerminal(c.out)
-	return demo.Run(ctx, o)
+	err := demo.Run(ctx, o)
+	if errors.Is(err, demo.ErrStopped) {
+		return errTold
+	}
+	return err
 }
 
 // isTerminal is good enough for choosing how to show progress.

@@ -26,6 +26,7 @@ func main() {
 		os.Exit(code)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends it at once
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
@@ -38,7 +39,7 @@ type command struct {
 }
 
 var commands = []command{
-	{"demo", "[-headless] [-fresh] [-data DIR]", "run the examples on a PostgreSQL of their own, and tell what happens", runDemo},
+	{"demo", "[-headless] [-fresh] [-data DIR] [-orders N]", "run the examples on a PostgreSQL of their own, and tell what happens", runDemo},
 	{"migrate", "[-database URL] | -sql FROM TO", "bring the schema to this release's version, or print the SQL that does", runMigrate},
 	{"doctor", "[-database URL]", "look for what must never be there, and print it", runDoctor},
 }

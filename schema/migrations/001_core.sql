@@ -267,16 +267,19 @@ END $$;
 -- Starts runs of one workflow, all or none, in the caller's transaction: a key, a run and a job each.
 -- A key that is taken gives back the run that has it (existed), unless that run has ended and either a
 -- person released the key or it ended longer than reuse ago: then the key's generation rises.
--- same: the run that exists was started with the same input.
+-- same: the run that exists was started with the same input. An empty key is no key; a delay above zero
+-- counts from now, whatever due says; a reuse below zero is never.
+-- The caller's search_path may hide everything: the function has its own.
 CREATE FUNCTION pawl.start_runs(
   a_workflow text, a_inputs bytea[], a_encoding text, a_keys text[], a_ordering text, a_tags text[],
-  a_priority smallint, a_due timestamptz, a_traceparent text, a_tracestate text, a_reuse interval)
+  a_priority smallint, a_due timestamptz, a_delay_ms bigint, a_traceparent text, a_tracestate text, a_reuse_ms bigint)
 RETURNS TABLE (ord integer, run_id uuid, existed boolean, same boolean)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
   t      timestamptz := pawl.clock();
-  due    timestamptz := greatest(coalesce(a_due, t), t);
+  due    timestamptz := CASE WHEN a_delay_ms > 0 THEN pawl.after(t, a_delay_ms) ELSE greatest(coalesce(a_due, t), t) END;
+  reuse  interval := CASE WHEN a_reuse_ms >= 0 THEN least(a_reuse_ms, 3155760000000) * interval '1 millisecond' END;
   def    record;
   n      smallint;
   way    integer;
@@ -295,6 +298,7 @@ BEGIN
   END IF;
   SELECT x.id INTO STRICT way FROM pawl.route x WHERE x.definition = def.id AND x.queue = def.queue AND x.priority = a_priority;
   SELECT m.shards INTO STRICT n FROM pawl.meta m;
+  a_keys := ARRAY(SELECT nullif(u.key, '') FROM unnest(a_keys) WITH ORDINALITY AS u(key, ord) ORDER BY u.ord);
 
   SELECT array_agg(s.shard ORDER BY s.ord), array_agg(pawl.new_run_id(s.shard, t) ORDER BY s.ord)
     INTO shards, ids
@@ -318,9 +322,9 @@ BEGIN
                     LATERAL (SELECT * FROM pawl.key e WHERE e.shard = u.shard AND e.workflow = a_workflow
                                 AND e.ordering = a_ordering AND e.key = u.key) e
               WHERE u.key IS NOT NULL AND e.run_id <> u.id ORDER BY u.shard, u.key, u.ord LOOP
-      IF k.released OR a_reuse IS NOT NULL THEN -- the run's row first: lock order
+      IF k.released OR reuse IS NOT NULL THEN -- the run's row first: lock order
         SELECT x.outcome, x.ended_at INTO r FROM pawl.run x WHERE x.shard = k.shard AND x.id = k.old FOR NO KEY UPDATE;
-        IF r.outcome IS NOT NULL AND (k.released OR r.ended_at + a_reuse <= t) THEN
+        IF r.outcome IS NOT NULL AND (k.released OR r.ended_at + reuse <= t) THEN
           UPDATE pawl.key e SET generation = e.generation + 1, run_id = k.id, input_hash = k.hash, released = false
            WHERE e.shard = k.shard AND e.workflow = a_workflow AND e.ordering = a_ordering AND e.key = k.key AND e.run_id = k.old;
           IF FOUND THEN
@@ -350,7 +354,7 @@ END $$;
 -- The run is there when the transaction commits, and workers are woken then.
 CREATE FUNCTION pawl.start(workflow text, input json DEFAULT 'null', key text DEFAULT NULL, priority integer DEFAULT 1,
                            due_at timestamptz DEFAULT NULL, tags text[] DEFAULT '{}')
-RETURNS uuid LANGUAGE plpgsql AS $$
+RETURNS uuid LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   bytes bytea := convert_to(coalesce(input, 'null')::text, 'UTF8');
   s     record;
@@ -366,7 +370,7 @@ BEGIN
     RAISE EXCEPTION 'pawl: a key has 1 to 512 bytes, this one has %', octet_length(start.key) USING ERRCODE = 'PW004';
   END IF;
   SELECT * INTO STRICT s FROM pawl.start_runs(start.workflow, ARRAY[bytes], 'json', ARRAY[start.key], '', coalesce(start.tags, '{}'),
-                                              start.priority::smallint, start.due_at, '', '', NULL);
+                                              start.priority::smallint, start.due_at, 0, '', '', -1);
   IF s.existed AND NOT s.same THEN
     RAISE EXCEPTION 'pawl: key % of workflow % has started run % with another input', quote_literal(start.key), quote_literal(workflow), s.run_id
       USING ERRCODE = 'PW002';

@@ -1,13 +1,8 @@
 package csvimport_test
 
 import (
-	"bufio"
 	"context"
-	"encoding/csv"
-	"io"
-	"os"
-	"os/exec"
-	"slices"
+	"errors"
 	"testing"
 	"time"
 
@@ -58,7 +53,7 @@ func TestKilledThirtyTimes(t *testing.T) {
 	}
 	var last csvimport.Pos
 	for n := range kills {
-		moved(t, pool, file, max(last.Off, file.Size*int64(n+1)/(kills+2))) // all over the file
+		moved(t, pool, max(last.Off, file.Size*int64(n+1)/(kills+2))) // all over the file
 		worker.kill()
 		at, rows := state(t, pool, file)
 		if at.Off <= last.Off || at.Off >= file.Size {
@@ -93,134 +88,39 @@ func TestKilledThirtyTimes(t *testing.T) {
 	}
 }
 
-// worker is a process that works.
-type worker struct {
-	cmd   *exec.Cmd
-	stdin io.Closer
-}
-
-func startWorker(t *testing.T, url string, pace time.Duration) *worker {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), workVariable+"="+url, paceVariable+"="+pace.String())
-	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	w := &worker{cmd, stdin}
-	t.Cleanup(func() { _ = stdin.Close(); _ = cmd.Wait() })
-	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil || line != "ready\n" {
-		t.Fatalf("the worker said %q, %v", line, err)
-	}
-	return w
-}
-
-// kill ends the worker as kill -9 does.
-func (w *worker) kill() {
-	_ = w.cmd.Process.Kill()
-	_ = w.cmd.Wait()
-}
-
 // moved waits until the cursor stands behind off. It is another process that
 // moves it, and tells nobody.
-func moved(t *testing.T, pool *pgxpool.Pool, file csvimport.File, off int64) {
+func moved(t *testing.T, pool *pgxpool.Pool, off int64) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if at, _ := state(t, pool, file); at.Off > off {
+		if position(t, pool).Off > off {
 			return
 		}
 	}
 	t.Fatalf("the cursor has not moved from %d within 30 s", off)
 }
 
+// position reads the cursor of the one run there is.
+func position(t *testing.T, db interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}) (at csvimport.Pos) {
+	t.Helper()
+	err := db.QueryRow(t.Context(), "SELECT convert_from(value, 'UTF8')::json FROM pawl.cursor WHERE value IS NOT NULL").Scan(&at)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		t.Fatal(err)
+	}
+	return at
+}
+
 // state reads the cursor and counts the rows, in one snapshot.
 func state(t *testing.T, pool *pgxpool.Pool, file csvimport.File) (at csvimport.Pos, rows int64) {
 	t.Helper()
 	err := pgx.BeginTxFunc(t.Context(), pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
-		err := tx.QueryRow(t.Context(), "SELECT convert_from(value, 'UTF8')::json FROM pawl.cursor WHERE value IS NOT NULL").Scan(&at)
-		if err == pgx.ErrNoRows {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+		at = position(t, tx)
 		return tx.QueryRow(t.Context(), "SELECT count(*) FROM "+pgx.Identifier{file.Schema, "rows"}.Sanitize()).Scan(&rows)
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return at, rows
-}
-
-// line is a row of the file by the library's count.
-type line struct {
-	number int64
-	values []string
-}
-
-// reference reads the file with encoding/csv: header and rows.
-func reference(t *testing.T, path string) (all []line) {
-	t.Helper()
-	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	r := csv.NewReader(file)
-	for {
-		values, err := r.Read()
-		if err == io.EOF {
-			return all
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		number, _ := r.FieldPos(0)
-		all = append(all, line{int64(number), values})
-	}
-}
-
-// equal compares the table with the file, row for row.
-func equal(t *testing.T, pool *pgxpool.Pool, schema string, want []line) {
-	t.Helper()
-	rows, err := pool.Query(context.Background(), "SELECT * FROM "+pgx.Identifier{schema, "rows"}.Sanitize()+" ORDER BY line")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rows.Close()
-	n := 0
-	for ; rows.Next(); n++ {
-		values, err := rows.Values()
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := line{number: values[0].(int64)}
-		for _, v := range values[1:] {
-			got.values = append(got.values, v.(string))
-		}
-		if n >= len(want) {
-			t.Fatalf("more than the %d rows of the file", len(want))
-		}
-		if got.number != want[n].number || !slices.Equal(got.values, want[n].values) {
-			t.Fatalf("row %d is %+v, want %+v", n+1, got, want[n])
-		}
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
-	if n != len(want) {
-		t.Errorf("%d rows, the file has %d", n, len(want))
-	}
 }

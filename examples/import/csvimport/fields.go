@@ -51,7 +51,7 @@ func cutField(text string, sep byte) (field, rest string, more bool) {
 func (rec record) values(sep byte, columns int) ([]string, string) {
 	all, bad := rec.fields(sep)
 	if bad == "" && len(all) != columns {
-		return nil, fmt.Sprintf("%d fields, not %d", len(all), columns)
+		return nil, fmt.Sprintf("fields: %d, not %d", len(all), columns)
 	}
 	return all, bad
 }

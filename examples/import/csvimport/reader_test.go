@@ -56,7 +56,7 @@ func TestBatches(t *testing.T) {
 	if !slices.Equal(lines, []int64{2, 5, 7}) || !slices.Equal(badLines, []int64{4, 6}) {
 		t.Errorf("rows at %v, bad ones at %v", lines, badLines)
 	}
-	if want := []string{"1 fields, not 2: 3", "text after a closing quote: \"6\"x;7"}; !slices.Equal(reasons, want) {
+	if want := []string{"fields: 1, not 2: 3", "text after a closing quote: \"6\"x;7"}; !slices.Equal(reasons, want) {
 		t.Errorf("%q", reasons)
 	}
 	if last.off != f.Size || last.line != 9 {

@@ -39,7 +39,7 @@ func TestRun(t *testing.T) {
 	if err := csvimport.ShowBad(t.Context(), pool, &out, sum.Schema, 5); err != nil {
 		t.Fatal(err)
 	}
-	if want := "  line 4 (12 bytes at 27): 2 fields, not 3\n  line 5 (8 bytes at 39): a NUL byte\n"; out.String() != want {
+	if want := "  line 4 (12 bytes at 27): fields: 2, not 3\n  line 5 (8 bytes at 39): a NUL byte\n"; out.String() != want {
 		t.Errorf("\n got %q\nwant %q", out.String(), want)
 	}
 	again, err := csvimport.Run(t.Context(), o)

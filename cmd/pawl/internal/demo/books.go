@@ -11,7 +11,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/pawlworks/pawl/examples/import/csvimport"
 	"github.com/pawlworks/pawl/examples/order/books"
 	"github.com/pawlworks/pawl/examples/order/provider"
 )
@@ -58,33 +57,29 @@ func (d *demo) compare(ctx context.Context) (result, error) {
 // count reads how the runs ended, and what the reconciler settled: an effect
 // that had happened, or one that had not and may be tried again.
 func (d *demo) count(ctx context.Context) (r result, err error) {
-	var all, lapsed int
+	var all, recovered int
 	err = d.pool.QueryRow(ctx, `
 		SELECT count(*), count(*) FILTER (WHERE outcome = 'succeeded'),
 		       count(*) FILTER (WHERE outcome = 'failed' AND EXISTS (SELECT FROM pawl.history h
 		         WHERE h.shard = r.shard AND h.run_id = r.id AND h.event = 'dead' AND h.code = 'DECLINED')),
 		       (SELECT count(*) FROM pawl.history WHERE event IN ('settled', 'repeat') AND writer = 'reconciler'),
-		       (SELECT count(*) FROM pawl.history WHERE event = 'lapsed')
-		  FROM pawl.run r`).Scan(&all, &r.succeeded, &r.declined, &r.reconciled, &lapsed)
+		       (SELECT count(*) FROM pawl.history WHERE writer = 'recovery' AND event IN ('lapsed', 'uncertain'))
+		  FROM pawl.run r`).Scan(&all, &r.succeeded, &r.declined, &r.reconciled, &recovered)
 	if err != nil {
 		return r, err
 	}
 	r.lost = all - r.succeeded - r.declined
-	d.say("%6d steps were taken back from workers that were killed", lapsed)
+	d.say("%6d steps were taken back from workers that had been killed", recovered)
 	return r, nil
 }
 
 // compareImport compares the table with the file, which the library reads here.
 func (d *demo) compareImport(ctx context.Context) (n int, err error) {
-	path, err := csvimport.Sample()
+	file, err := sample()
 	if err != nil {
 		return 0, err
 	}
-	file, err := csvimport.NewFile(path, "", false)
-	if err != nil {
-		return 0, err
-	}
-	text, err := os.Open(path)
+	text, err := os.Open(file.Path)
 	if err != nil {
 		return 0, err
 	}

@@ -71,11 +71,15 @@ func (d *data) prepare(ctx context.Context, fresh bool) error {
 	})
 }
 
-// remove ends the demo's data: the next one starts afresh. The server's
+// remove ends the demo's data: the next one starts afresh. The empty server's
 // directory stays, so that it starts sooner.
 func (d *data) remove(ctx context.Context, pool *pgxpool.Pool) error {
 	pool.Close()
-	return d.administer(ctx, func(conn *pgx.Conn) error { return drop(ctx, conn) })
+	err := d.administer(ctx, func(conn *pgx.Conn) error { return drop(ctx, conn) })
+	if err != nil {
+		return err
+	}
+	return os.Remove(d.ledger)
 }
 
 func drop(ctx context.Context, conn *pgx.Conn) error {

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -39,6 +40,9 @@ type demo struct {
 	engine   *engine.Engine // starts and works on nothing: it is asked
 }
 
+// ErrStopped is Run's error when its context has ended; it has said so.
+var ErrStopped = errors.New("the demo was stopped")
+
 // Run runs the demo to its end. When it has ended well its data is removed;
 // when it is stopped or fails, the data stays for the next Run.
 func Run(ctx context.Context, o Options) (err error) {
@@ -55,7 +59,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if ctx.Err() != nil {
 		d.say("")
 		d.say("Stopped. Start me again and it goes on where it is.")
-		return ctx.Err()
+		return ErrStopped
 	}
 	if err != nil {
 		return err
@@ -75,7 +79,7 @@ func (d *demo) open(ctx context.Context) (err error) {
 	if d.data.resumed {
 		d.say("An earlier demo did not end: this one goes on where that one was (-fresh starts over).")
 	}
-	d.say("Kill me (kill -9) or press Ctrl-C at any moment, and start me again: it goes on.")
+	d.say("Kill me (kill -9 %d) or press Ctrl-C at any moment, and start me again: it goes on.", os.Getpid())
 	if d.pool, err = pgxpool.New(ctx, d.data.url); err != nil {
 		return err
 	}
@@ -108,13 +112,21 @@ func (d *demo) tell(ctx context.Context) (string, error) {
 	d.say("1. Orders. Each is a run: a durable execution of reserve, charge, ship and so on, step by step.")
 	d.say("The payment provider, a process of its own, declines, fails, hangs and loses answers at about every fifth")
 	d.say("charge, and remembers no idempotency key: a charge whose answer is lost must be asked for, not repeated.")
-	if err := d.run(ctx, d.orders()); err != nil {
+	fulfilling, err := d.orders()
+	if err != nil {
+		return "", err
+	}
+	if err := d.run(ctx, fulfilling); err != nil {
 		return "", err
 	}
 	d.say("")
 	d.say("2. An import. One run whose long step copies a public table of 32,530 rows, chunk by chunk; each chunk")
 	d.say("and the cursor that stands behind it are one commit.")
-	if err := d.run(ctx, d.importing()); err != nil {
+	importing, err := d.importing()
+	if err != nil {
+		return "", err
+	}
+	if err := d.run(ctx, importing); err != nil {
 		return "", err
 	}
 	d.say("")

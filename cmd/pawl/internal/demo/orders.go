@@ -16,7 +16,12 @@ const ordersName = "orders"
 
 // orders is the part that fulfils them. Its worker is killed while charges are
 // under way: that is the moment to be afraid of.
-func (d *demo) orders() part {
+func (d *demo) orders() (part, error) {
+	all, err := orders.All()
+	wanted := int64(len(all)) // while they are being started the database has fewer
+	if n := int64(d.options.Orders); n > 0 {
+		wanted = min(wanted, n)
+	}
 	ripe := func(ctx context.Context) bool {
 		_, begun, err := d.running(ctx)
 		return err == nil && begun > 0
@@ -24,8 +29,8 @@ func (d *demo) orders() part {
 	return part{name: ordersName, killAt: 0.3, ripe: ripe, text: meter.Count, progress: func(ctx context.Context) (done, total int64, err error) {
 		err = d.pool.QueryRow(ctx, "SELECT count(*) FILTER (WHERE outcome IS NOT NULL), count(*) FROM pawl.run WHERE workflow = $1",
 			orders.Fulfil.Name()).Scan(&done, &total)
-		return done, total, err
-	}}
+		return done, max(total, wanted), err
+	}}, err
 }
 
 // fulfil is what the worker process does. An error tells that the books do

@@ -1,0 +1,98 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/pawlworks/pawl/engine"
+	"github.com/pawlworks/pawl/internal/pgproxy"
+	"github.com/pawlworks/pawl/internal/pgtest"
+	"github.com/pawlworks/pawl/steps"
+)
+
+var beating = steps.Declare[int, int]("beating")
+
+// TestCase23 drops nothing but heartbeats, those of leases or those of the
+// session, by cuts or into a black hole. The attempt must be told that its
+// lease is lost although it makes progress and everything else works; what it
+// returns then does not count; and the worker carries on when they pass again.
+func TestCase23(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		drop     string
+		how      pgproxy.Action
+		sessions int
+	}{
+		"leases cut":      {"Renew", pgproxy.CutBefore, 1},
+		"leases stalled":  {"Renew", pgproxy.Stall, 1},
+		"session cut":     {"Pulse", pgproxy.CutBefore, 2},
+		"session stalled": {"Pulse", pgproxy.Stall, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dsn := pgtest.Database(t)
+			pool, proxy := envProxied(t, dsn)
+			log := &envLog{}
+			cause := make(chan error, 10)
+			var healed atomic.Bool
+			e := envEngine(t, pool, engine.Config{Session: 2 * time.Second, Logger: log.logger(), Workflows: []steps.Definition{
+				beating.Of(steps.New("step", func(ctx context.Context, n int) (int, error) {
+					if n > 0 || healed.Load() {
+						return n + 1, nil
+					}
+					for ctx.Err() == nil {
+						_ = steps.Acknowledge(ctx)
+						select {
+						case <-ctx.Done():
+						case <-time.After(20 * time.Millisecond): // downstream answers at its pace
+						}
+					}
+					cause <- context.Cause(ctx)
+					return -1, nil // too late to count
+				}, steps.Lease(2*time.Second), steps.Heartbeat(200*time.Millisecond)))}})
+			run := envStart(t, e, beating, 0)
+			work(t, e)
+			envUntil(t, "the step runs", func() bool { return envInfo(t, e, run.ID).State == engine.Running && len(envInfo(t, e, run.ID).Jobs) == 1 && envInfo(t, e, run.ID).Jobs[0].Attempt == 1 })
+			proxy.OnExecute(func(sql string) pgproxy.Action {
+				if envStatement(sql, c.drop) {
+					return c.how
+				}
+				return pgproxy.Pass
+			})
+			select {
+			case err := <-cause:
+				if !errors.Is(err, steps.ErrLeaseLost) {
+					t.Errorf("cancelled with %v", err)
+				}
+			case <-time.After(envPatience):
+				t.Fatal("the zombie lives on")
+			}
+			if proxy.Fired(c.how) == 0 {
+				t.Error("no heartbeat was dropped")
+			}
+			healed.Store(true)
+			proxy.OnExecute(nil)
+			proxy.Release()
+			if out := envResult(t, e, run); out != 1 {
+				t.Errorf("got %d", out)
+			}
+			if out := envResult(t, e, envStart(t, e, beating, 5)); out != 6 {
+				t.Errorf("got %d", out)
+			}
+			info := envInfo(t, e, run.ID)
+			n := len(info.History)
+			if n < 2 || info.History[0].Event != "lapsed" || info.History[n-1].Event != "completed" {
+				t.Errorf("history: %+v", info.History)
+			}
+			if got := log.said("pawl: working"); got < c.sessions {
+				t.Errorf("%d sessions:\n%s", got, log.last(20))
+			}
+			if c.sessions > 1 && info.History[0].Owner == info.History[n-1].Owner {
+				t.Error("it went on under the session that it had lost")
+			}
+		})
+	}
+}

@@ -1,0 +1,83 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/pawlworks/pawl/engine"
+	"github.com/pawlworks/pawl/internal/pgtest"
+	"github.com/pawlworks/pawl/steps"
+)
+
+var envBlank atomic.Int64
+
+// envBlankDatabase is the URL of a database without the schema.
+func envBlankDatabase(t testing.TB) string {
+	t.Helper()
+	server := pgtest.Server(t)
+	admin := func(sql string) {
+		ctx := context.Background()
+		conn, err := pgx.Connect(ctx, server.URL("postgres"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(ctx)
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	name := fmt.Sprintf("blank_%d", envBlank.Add(1))
+	admin("CREATE DATABASE " + name + " TEMPLATE template0 STRATEGY wal_log")
+	t.Cleanup(func() { admin("DROP DATABASE " + name + " WITH (FORCE)") })
+	return server.URL(name)
+}
+
+// TestCase27 starts eight processes at once on an empty database, each of
+// which migrates, defines the same workflows and works.
+func TestCase27(t *testing.T) {
+	t.Parallel()
+	dsn := envBlankDatabase(t)
+	var calls atomic.Int64
+	engines := make([]*engine.Engine, 8)
+	var starts sync.WaitGroup
+	for i := range engines {
+		pool := envPool(t, dsn)
+		starts.Go(func() {
+			if err := engine.Migrate(t.Context(), pool); err != nil {
+				t.Errorf("start %d: %v", i, err)
+				return
+			}
+			e, err := engine.New(t.Context(), pool, engine.Config{Workflows: []steps.Definition{chainOf(3, &calls)}})
+			if err != nil {
+				t.Errorf("start %d: %v", i, err)
+				return
+			}
+			work(t, e)
+			engines[i] = e
+		})
+	}
+	starts.Wait()
+	if t.Failed() {
+		return
+	}
+	for i, e := range engines {
+		if out := envResult(t, e, envStart(t, e, chain, i)); out != i+3 {
+			t.Error(out)
+		}
+	}
+	pool := envPool(t, dsn)
+	if n := envSQL[int](t, pool, "SELECT count(*) FROM pawl.definition"); n != 1 {
+		t.Errorf("%d definitions of one graph", n)
+	}
+	if n := envSQL[int](t, pool, "SELECT count(*) FROM pawl.meta"); n != 1 {
+		t.Errorf("%d rows in meta", n)
+	}
+	if broken, err := engines[0].Doctor(t.Context()); err != nil || len(broken) > 0 {
+		t.Errorf("%v %v", broken, err)
+	}
+}
