@@ -29,16 +29,21 @@ func crashLockedRow(t *testing.T) {
 	}
 	const job, run = "SELECT true FROM pawl.job WHERE run_id = $1 FOR UPDATE", "SELECT true FROM pawl.run WHERE id = $1 FOR UPDATE"
 
-	due := s.start("short", "due")
-	lock(job, due.ID)
-	returning := s.target.hold(func(c call) bool { return c.Order == "returning" || c.Order == "ending" })
-	held := map[string]engine.Run[receipt]{"due": due, "returning": s.start("short", "returning"), "ending": s.start("short", "ending")}
+	held := map[string]engine.Run[receipt]{"due": s.start("short", "due")}
+	lock(job, held["due"].ID)
 	s.worker(role{Name: "a", Slots: 20, Session: 30 * time.Second})
-	returning.wait(t)
-	returning.wait(t)
-	lock(job, held["returning"].ID)
-	lock(run, held["ending"].ID)
-	returning.release()
+	// Two of each, one after the other: there are two writers who could be stuck.
+	for i := range 2 {
+		returning, ending := fmt.Sprint("returning-", i), fmt.Sprint("ending-", i)
+		here := s.target.hold(func(c call) bool { return c.Order == returning || c.Order == ending })
+		held[returning], held[ending] = s.start("short", returning), s.start("short", ending)
+		here.wait(t)
+		here.wait(t)
+		lock(job, held[returning].ID)
+		lock(run, held[ending].ID)
+		here.release()
+		s.wait(s.start("short", fmt.Sprint("between-", i)))
+	}
 
 	ins := make([]order, 300)
 	for i := range ins {
@@ -47,7 +52,7 @@ func crashLockedRow(t *testing.T) {
 	if _, err := engine.StartMany(t.Context(), s.e, contract("short"), ins); err != nil {
 		t.Fatal(err)
 	}
-	s.succeed(len(ins))
+	s.succeed(2 + len(ins))
 	for name, r := range held {
 		if info := s.get(r.ID); info.State != engine.Running || len(info.History) != 0 {
 			t.Errorf("%s: %s after %+v", name, info.State, info.History)

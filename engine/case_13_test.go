@@ -27,7 +27,11 @@ func TestCase13(t *testing.T) {
 	// The first worker leases everything, and then its network is gone.
 	lost, network := envProxied(t, dsn)
 	var taken atomic.Int64
-	block := func(ctx context.Context, n int) (int, error) { taken.Add(1); <-ctx.Done(); return 0, context.Cause(ctx) }
+	block := func(ctx context.Context, n int) (int, error) {
+		taken.Add(1)
+		<-ctx.Done()
+		return 0, context.Cause(ctx)
+	}
 	dead := envEngine(t, lost, engine.Config{Slots: 200, Session: time.Second, Logger: (&envLog{}).logger(),
 		Workflows: []steps.Definition{stranded13.Of(steps.New("step", block))}})
 	runs, err := engine.StartMany(ctx, dead, stranded13, make([]int, 150))

@@ -55,7 +55,9 @@ func TestCase23(t *testing.T) {
 				}, steps.Lease(2*time.Second), steps.Heartbeat(200*time.Millisecond)))}})
 			run := envStart(t, e, beating, 0)
 			work(t, e)
-			envUntil(t, "the step runs", func() bool { return envInfo(t, e, run.ID).State == engine.Running && len(envInfo(t, e, run.ID).Jobs) == 1 && envInfo(t, e, run.ID).Jobs[0].Attempt == 1 })
+			envUntil(t, "the step runs", func() bool {
+				return envInfo(t, e, run.ID).State == engine.Running && len(envInfo(t, e, run.ID).Jobs) == 1 && envInfo(t, e, run.ID).Jobs[0].Attempt == 1
+			})
 			proxy.OnExecute(func(sql string) pgproxy.Action {
 				if envStatement(sql, c.drop) {
 					return c.how

@@ -52,7 +52,9 @@ func tourWorkflows(table string) []steps.Definition {
 			return "", errors.New("no answer")
 		}
 		return s, nil
-	}).LookUp(func(context.Context, string) (steps.Verdict[string], error) { return steps.NeverHappened[string](), nil }, time.Millisecond,
+	}).LookUp(func(context.Context, string) (steps.Verdict[string], error) {
+		return steps.NeverHappened[string](), nil
+	}, time.Millisecond,
 		steps.Retry{Delay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond})
 	manual := steps.New("manual", func(_ context.Context, s string) (string, error) {
 		if !unsure.Swap(true) {
@@ -120,7 +122,7 @@ func envTour(t *testing.T, pool *pgxpool.Pool, table string) (happened []string)
 	}
 
 	// In a transaction of the user's, with all his settings.
-	tx, err := pool.Begin(ctx)
+	tx, err := pool.BeginTx(ctx, pgx.TxOptions{AccessMode: pgx.ReadWrite})
 	must(err)
 	seen, err := engine.StartTx(ctx, e, tx, sights, "one", engine.Key("sight"), engine.ReuseAfter(time.Hour))
 	must(err)

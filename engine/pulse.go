@@ -25,6 +25,9 @@ func (w *worker) beat(ctx context.Context) time.Duration {
 		sent := moments()
 		r, err := w.e.db.Pulse(ctx, db.PulseParams{Shard: shard, Owner: w.owner, TtlMs: ms(w.e.config.Session), Routes: routes, Floors: floors})
 		switch {
+		case closedPool(err):
+			w.restart() // Work says so
+			return loopIdle
 		case err != nil:
 			w.log.Warn("pawl: the pulse; trying again", "error", err)
 			return spread(min(downLatest, w.e.config.Session/10))

@@ -26,7 +26,7 @@ import (
 
 const (
 	txTries    = 5
-	fenceLimit = "SELECT set_config('lock_timeout', '5s', true), set_config('statement_timeout', '15s', true)"
+	fenceLimit = "SELECT " + safePath + ", pg_catalog.set_config('lock_timeout', '5s', true), pg_catalog.set_config('statement_timeout', '15s', true)"
 )
 
 // inTx runs body and fence in one transaction. The fence returns what to do
@@ -93,7 +93,7 @@ func (w *worker) tryTx(ctx context.Context, l *lease, body func(context.Context,
 	}()
 	// A process that is stopped in here must not hold the user's rows for ever.
 	idle := fmt.Sprintf("%dms", max(ms(l.length), 1000))
-	if _, err := tx.Exec(ctx, "SELECT set_config('idle_in_transaction_session_timeout', $1, true)", idle); err != nil {
+	if _, err := tx.Exec(ctx, "SELECT pg_catalog.set_config('idle_in_transaction_session_timeout', $1, true)", idle); err != nil {
 		return nil, err
 	}
 	if err := protect(func() error { return body(ctx, borrowed{tx}) }); err != nil {

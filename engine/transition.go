@@ -73,7 +73,7 @@ func (w *worker) commitShard(ctx context.Context, shard int16, cs []*change, bus
 			c.doubt = true
 		}
 		w.log.Warn("pawl: writing finished steps; trying again until the database answers", "steps", len(cs), "error", err)
-		if !sleep(ctx, spread(pause)) {
+		if closedPool(err) || !sleep(ctx, spread(pause)) {
 			for _, c := range cs {
 				c.done <- answer{verdict: verdictAbandoned, err: err}
 			}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pawlworks/pawl/internal/db"
 )
@@ -159,7 +159,7 @@ func (w *waiters) ask(ids []uuid.UUID) error {
 // failed tells everybody when waiting longer is pointless: the pool is closed.
 // Any other trouble passes, and the callers have contexts.
 func (w *waiters) failed(err error) {
-	if !closedPool(w.e.pool, err) {
+	if !closedPool(err) {
 		w.e.log.Debug("pawl: asking for the ends of runs", "error", err)
 		return
 	}
@@ -237,7 +237,13 @@ func text(s *string) string {
 	return *s
 }
 
-// closedPool tells whether nothing can come of this pool any more.
-func closedPool(pool *pgxpool.Pool, err error) bool {
-	return err != nil && err.Error() == "closed pool"
+// closedPool tells whether nothing can come of the pool any more. (The error
+// is of the library underneath pgxpool, which does not export it.)
+func closedPool(err error) bool {
+	for ; err != nil; err = errors.Unwrap(err) {
+		if err.Error() == "closed pool" {
+			return true
+		}
+	}
+	return false
 }

@@ -14,8 +14,8 @@ import (
 
 // Work runs steps until ctx ends; then it drains and returns nil. An error
 // means that it could not begin: the database was not there, the schema does
-// not fit, there is nothing to work on. Once it works, it lives through the
-// loss of the database and goes on when that is back.
+// not fit, there is nothing to work on; or that the pool was closed under it. Once
+// it works, it lives through the loss of the database and goes on when that is back.
 //
 // Draining: nothing new is claimed; for up to Config.Drain the steps under way
 // are waited for, and their successors left to others; long steps stop at
@@ -44,7 +44,7 @@ func (e *Engine) Work(ctx context.Context) error {
 		switch {
 		case err != nil && ctx.Err() != nil: // stopped before it had begun
 			return nil
-		case err != nil && first:
+		case err != nil && (first || closedPool(err)):
 			return err
 		case err != nil:
 			e.log.Warn("pawl: opening a new session; trying again", "error", err)
@@ -107,7 +107,7 @@ func (e *Engine) work(ctx context.Context, left *sync.WaitGroup) (lost bool, err
 	w.draining.Store(true)
 	w.claimer.Stop() // a claim under way is finished
 	if !lost && w.inDoubt.Load() {
-		w.handBackLeaked() // if that fails too, the jobs go with the session
+		w.execs.Go(func() { w.handBackLeaked() }) // if that fails too, the jobs go with the session
 	}
 	if lost {
 		w.loseAll()

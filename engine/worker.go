@@ -109,8 +109,12 @@ func wakeIn(l *loop, d, most time.Duration) {
 
 func (w *worker) hold(l *lease) {
 	w.mu.Lock()
+	old := w.leases[l.job]
 	w.leases[l.job] = l
 	w.mu.Unlock()
+	if old != nil && !old.settled.Load() { // taken back by the database's clock, and granted to this worker again
+		old.lose()
+	}
 	w.keeper.wake()
 }
 

@@ -48,13 +48,32 @@ func Migrate(ctx context.Context, conn *pgx.Conn) error {
 	return Apply(ctx, conn, Migrations())
 }
 
+// What a database or a role may have set otherwise, and a migration relies on:
+// that nothing hides PostgreSQL's own types and functions, and that it may write.
+const (
+	ours   = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false), pg_catalog.set_config('default_transaction_read_only', 'off', false)"
+	theirs = "SELECT pg_catalog.set_config('search_path', $1, false), pg_catalog.set_config('default_transaction_read_only', $2, false)"
+)
+
 // Apply is Migrate with other migrations: for tests of what a next release may do.
 func Apply(ctx context.Context, conn *pgx.Conn, from fs.FS) (err error) {
+	var path, readOnly string
+	if err := conn.QueryRow(ctx, "SELECT pg_catalog.current_setting('search_path'), pg_catalog.current_setting('default_transaction_read_only')").Scan(&path, &readOnly); err != nil {
+		return fmt.Errorf("pawl: migrate: %w", err)
+	}
+	if _, err := conn.Exec(ctx, ours); err != nil {
+		return fmt.Errorf("pawl: migrate: %w", err)
+	}
+	defer func() {
+		if _, e := conn.Exec(context.WithoutCancel(ctx), theirs, path, readOnly); err == nil && e != nil {
+			err = fmt.Errorf("pawl: migrate: %w", e)
+		}
+	}()
 	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock($1)", lock); err != nil {
 		return fmt.Errorf("pawl: waiting for other migrations: %w", err)
 	}
 	defer func() {
-		if _, e := conn.Exec(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1)", lock); err == nil && e != nil {
+		if _, e := conn.Exec(context.WithoutCancel(ctx), "SELECT pg_catalog.pg_advisory_unlock($1)", lock); err == nil && e != nil {
 			err = fmt.Errorf("pawl: migrate: %w", e)
 		}
 	}()
@@ -72,9 +91,13 @@ func Apply(ctx context.Context, conn *pgx.Conn, from fs.FS) (err error) {
 	if err != nil {
 		return fmt.Errorf("pawl: migrate: %w", err)
 	}
-	if int(at) < len(m.Migrations) {
-		// The rights and the lock time-out of a migration are its own business: it runs alone.
-		if err := m.Migrate(ctx); err != nil {
+	for ; int(at) < len(m.Migrations); at++ {
+		// The rights and the lock time-out of a migration are its own business: it
+		// runs alone. Behind each tern resets all settings of the session.
+		if _, err := conn.Exec(ctx, ours); err != nil {
+			return fmt.Errorf("pawl: migrate: %w", err)
+		}
+		if err := m.MigrateTo(ctx, at+1); err != nil {
 			return fmt.Errorf("pawl: migrate from version %d: %w", at, err)
 		}
 	}
@@ -117,7 +140,7 @@ func SQL(from, to int) (string, error) {
 	if from < 0 || to > len(names) || from >= to {
 		return "", fmt.Errorf("pawl: there are migrations from version 0 to %d, not from %d to %d", len(names), from, to)
 	}
-	out := "BEGIN;\n"
+	out := "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;\nSET LOCAL search_path = pg_catalog, pg_temp;\n"
 	if from == 0 {
 		out += "CREATE SCHEMA IF NOT EXISTS pawl;\nCREATE TABLE " + versionTable + " (version integer NOT NULL);\nINSERT INTO " + versionTable + " VALUES (0);\n"
 	}

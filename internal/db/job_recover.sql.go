@@ -279,7 +279,7 @@ WITH c AS MATERIALIZED (
   RETURNING job
 )
 SELECT k.id, k.run_id, k.token, k.attempt, (CASE WHEN k.stop THEN 'gone' ELSE k.next END)::text AS state,
-       greatest(0, extract(epoch FROM least(coalesce(u.due_at, k.now), '9999-01-01') - k.now) * 1000)::bigint AS due_in_ms
+       greatest(0, extract(epoch FROM least(coalesce(u.due_at, k.now), '9999-01-01 00:00:00+00') - k.now) * 1000)::bigint AS due_in_ms
   FROM k JOIN w ON w.id = k.id LEFT JOIN u ON u.id = k.id
 `
 

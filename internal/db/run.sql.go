@@ -212,7 +212,7 @@ func (q *Queries) HistoryOfRun(ctx context.Context, arg HistoryOfRunParams) ([]P
 
 const jobsOfRun = `-- name: JobsOfRun :many
 SELECT j.id, j.node, j.path, j.state, j.mode, j.attempt, j.token, j.expires_at, j.uncertain_at, j.code, j.questions, j.lapses, j.effect_key, j.refs,
-       least(j.due_at, '9999-01-01')::timestamptz AS due_at, c.done, c.total, pawl.clock()::timestamptz AS now,
+       least(j.due_at, '9999-01-01 00:00:00+00')::timestamptz AS due_at, c.done, c.total, pawl.clock()::timestamptz AS now,
        (j.state = 'pending' AND j.due_at <= pawl.now() AND NOT EXISTS (
           SELECT FROM pawl.session s, LATERAL (SELECT unnest(s.routes) AS route, unnest(s.floors) AS floor) k
            WHERE s.closed_at IS NULL AND s.expires_at > pawl.now() AND k.route = j.route AND j.node >= k.floor))::boolean AS stranded
@@ -339,7 +339,7 @@ func (q *Queries) LastFailure(ctx context.Context, arg LastFailureParams) ([]Las
 }
 
 const listRuns = `-- name: ListRuns :many
-SELECT r.shard, r.id, r.workflow, r.key, r.ordering, r.priority, r.tags, r.created_at, r.ended_at, s.state::text AS state, s.step_node, s.code, coalesce(s.due_at, '9999-01-01')::timestamptz AS due_at, d.graph
+SELECT r.shard, r.id, r.workflow, r.key, r.ordering, r.priority, r.tags, r.created_at, r.ended_at, s.state::text AS state, s.step_node, s.code, coalesce(s.due_at, '9999-01-01 00:00:00+00')::timestamptz AS due_at, d.graph
   FROM pawl.run r
   JOIN pawl.definition d ON d.id = r.definition
   JOIN LATERAL (
@@ -350,7 +350,7 @@ SELECT r.shard, r.id, r.workflow, r.key, r.ordering, r.priority, r.tags, r.creat
              WHEN bool_or(j.state = 'waiting') THEN 'waiting'
              WHEN bool_and(j.due_at > pawl.now()) THEN 'scheduled'
              ELSE 'running' END) AS state,
-           min(j.node) AS step_node, max(j.code) AS code, least(min(j.due_at), '9999-01-01') AS due_at,
+           min(j.node) AS step_node, max(j.code) AS code, least(min(j.due_at), '9999-01-01 00:00:00+00') AS due_at,
            bool_or(j.state = 'pending' AND j.due_at <= pawl.now() AND NOT EXISTS (
              SELECT FROM pawl.session o, LATERAL (SELECT unnest(o.routes) AS route, unnest(o.floors) AS floor) k
               WHERE o.closed_at IS NULL AND o.expires_at > pawl.now() AND k.route = j.route AND j.node >= k.floor)) AS stranded
@@ -646,11 +646,8 @@ func (q *Queries) RunExists(ctx context.Context, arg RunExistsParams) (string, e
 
 const startRuns = `-- name: StartRuns :many
 SELECT s.ord, s.run_id, s.existed, s.same
-  FROM pawl.start_runs($1::text, $2::bytea[], $3::text,
-                       (SELECT array_agg(nullif(k.key, '') ORDER BY k.n) FROM unnest($4::text[]) WITH ORDINALITY AS k(key, n)), $5::text, $6::text[], $7::smallint,
-                       CASE WHEN $8::bigint > 0 THEN pawl.after(pawl.clock(), $8::bigint) ELSE $9::timestamptz END,
-                       $10::text, $11::text,
-                       CASE WHEN $12::bigint >= 0 THEN least($12::bigint, 3155760000000) * interval '1 millisecond' END) AS s
+  FROM pawl.start_runs($1::text, $2::bytea[], $3::text, $4::text[], $5::text, $6::text[], $7::smallint,
+                       $8::timestamptz, $9::bigint, $10::text, $11::text, $12::bigint) AS s
  ORDER BY s.ord
 `
 
@@ -662,8 +659,8 @@ type StartRunsParams struct {
 	Ordering    string
 	Tags        []string
 	Priority    int16
-	DelayMs     int64
 	Due         time.Time
+	DelayMs     int64
 	Traceparent string
 	Tracestate  string
 	ReuseMs     int64
@@ -676,6 +673,8 @@ type StartRunsRow struct {
 	Same    *bool
 }
 
+// In a transaction of the user's his search_path rules until the function is entered: no operator and no
+// function of another schema here.
 func (q *Queries) StartRuns(ctx context.Context, arg StartRunsParams) ([]StartRunsRow, error) {
 	rows, err := q.db.Query(ctx, startRuns,
 		arg.Workflow,
@@ -685,8 +684,8 @@ func (q *Queries) StartRuns(ctx context.Context, arg StartRunsParams) ([]StartRu
 		arg.Ordering,
 		arg.Tags,
 		arg.Priority,
-		arg.DelayMs,
 		arg.Due,
+		arg.DelayMs,
 		arg.Traceparent,
 		arg.Tracestate,
 		arg.ReuseMs,

@@ -34,7 +34,7 @@ func (q *Queries) MakePartitions(ctx context.Context, days int32) (int32, error)
 }
 
 const notify = `-- name: Notify :exec
-SELECT pg_notify('pawl', $1::text)
+SELECT pg_catalog.pg_notify('pawl', $1::text)
 `
 
 func (q *Queries) Notify(ctx context.Context, payload string) error {
@@ -72,7 +72,7 @@ WITH s AS (
    WHERE id = $5::uuid AND closed_at IS NULL
   RETURNING id
 ), d AS MATERIALIZED (
-  SELECT r.route, least(x.due_at, '9999-01-01') AS due_at -- infinity is no time in Go
+  SELECT r.route, least(x.due_at, '9999-01-01 00:00:00+00') AS due_at -- infinity is no time in Go
     FROM (SELECT unnest($3::int[]) AS route, unnest($4::int[]) AS floor) r,
          LATERAL (SELECT j.due_at FROM pawl.job j
                    WHERE j.shard = $1::smallint AND j.route = r.route AND j.state = 'pending' AND j.node >= r.floor
@@ -83,10 +83,10 @@ SELECT EXISTS (SELECT FROM s)::boolean AS alive, pawl.clock()::timestamptz AS no
        coalesce((SELECT array_agg(d.due_at ORDER BY d.route) FROM d), '{}')::timestamptz[] AS due_ats,
        coalesce((SELECT min(CASE WHEN o.id IS NULL THEN pawl.now() ELSE j.expires_at END)
           FROM pawl.job j LEFT JOIN pawl.session o ON o.id = j.owner AND o.closed_at IS NULL
-         WHERE j.shard = $1::smallint AND j.state = 'running'), '9999-01-01')::timestamptz AS lapse_at,
-       coalesce((SELECT min(o.expires_at) FROM pawl.session o WHERE o.closed_at IS NULL), '9999-01-01')::timestamptz AS session_lapse_at,
+         WHERE j.shard = $1::smallint AND j.state = 'running'), '9999-01-01 00:00:00+00')::timestamptz AS lapse_at,
+       coalesce((SELECT min(o.expires_at) FROM pawl.session o WHERE o.closed_at IS NULL), '9999-01-01 00:00:00+00')::timestamptz AS session_lapse_at,
        coalesce((SELECT j.due_at FROM pawl.job j WHERE j.shard = $1::smallint AND j.state = 'uncertain' AND j.due_at < 'infinity' ORDER BY j.due_at, j.id LIMIT 1),
-                '9999-01-01')::timestamptz AS ask_at,
+                '9999-01-01 00:00:00+00')::timestamptz AS ask_at,
        coalesce((SELECT array_agg(c.id) FROM (SELECT r.id FROM pawl.run r WHERE r.shard = $1::smallint AND r.cancelling ORDER BY r.id LIMIT 1000) c),
                 '{}')::uuid[] AS cancelling
 `

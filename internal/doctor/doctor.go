@@ -11,8 +11,9 @@ import (
 	"github.com/pawlworks/pawl/internal/db"
 )
 
-// limit is the server's: the queries read everything.
-const limit = "SELECT set_config('statement_timeout', '600s', true)"
+// settings of the one transaction: a time-out on the server, since the queries
+// read everything, and a search_path in which nothing hides PostgreSQL's own.
+const settings = "SELECT pg_catalog.set_config('statement_timeout', '600s', true), pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)"
 
 // Violation is something that can't be.
 type Violation struct {
@@ -38,7 +39,7 @@ func Check(ctx context.Context, pool Beginner) ([]Violation, error) {
 		defer cancel()
 		_ = tx.Rollback(ctx) // nothing was written
 	}()
-	if _, err := tx.Exec(ctx, limit); err != nil {
+	if _, err := tx.Exec(ctx, settings); err != nil {
 		return nil, fmt.Errorf("pawl: doctor: %w", err)
 	}
 	rows, err := db.New(tx).Violations(ctx)

@@ -311,11 +311,11 @@ BEGIN
   gens := array_fill(1, ARRAY[cardinality(a_inputs)]);
 
   IF EXISTS (SELECT FROM unnest(a_keys) u WHERE u IS NOT NULL) THEN
-    -- In order of the keys: two that start the same keys must not deadlock.
+    -- In order of the keys: two that start the same keys must not deadlock. Of the same key twice the first wins.
     INSERT INTO pawl.key (shard, workflow, ordering, key, generation, run_id, input_hash)
     SELECT u.shard, a_workflow, a_ordering, u.key, 1, u.id, sha256(u.input)
-      FROM unnest(shards, a_keys, ids, a_inputs) AS u(shard, key, id, input) WHERE u.key IS NOT NULL
-     ORDER BY u.shard, u.key, u.id
+      FROM unnest(shards, a_keys, ids, a_inputs) WITH ORDINALITY AS u(shard, key, id, input, ord) WHERE u.key IS NOT NULL
+     ORDER BY u.shard, u.key, u.ord
     ON CONFLICT DO NOTHING;
     FOR k IN SELECT u.ord, u.shard, u.key, u.id, sha256(u.input) AS hash, e.run_id AS old, e.input_hash, e.released, e.generation
                FROM unnest(shards, a_keys, ids, a_inputs) WITH ORDINALITY AS u(shard, key, id, input, ord),

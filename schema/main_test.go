@@ -1,0 +1,10 @@
+package schema_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/pawlworks/pawl/internal/pgtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
