@@ -90,7 +90,14 @@ func refused(err error) bool {
 	}
 	switch s[:2] {
 	case "22", "23", "54":
-		return true
+		return !noPartition(err)
 	}
 	return false
+}
+
+// noPartition tells whether a row of history has no partition to go to. Its
+// SQLSTATE is that of a CHECK, but it names none, and the same works later.
+func noPartition(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "23514" && pg.ConstraintName == ""
 }

@@ -270,3 +270,32 @@ func TestLeaseMaxRuntime(t *testing.T) {
 		t.Errorf("%d attempts completed beyond their max runtime", n)
 	}
 }
+
+// A lease that the database's clock ended early, as a clock that jumps forward
+// does, may be granted to the same worker again: the attempt before is told.
+func TestLeaseGrantedAgain(t *testing.T) {
+	t.Parallel()
+	pool := effPool(t, pgtest.Database(t))
+	w := steps.Declare[int, string]("again")
+	began, told := make(chan struct{}, 2), make(chan error, 2)
+	var attempts atomic.Int64
+	e := effEngine(t, pool, engine.Config{Session: time.Second, Workflows: []steps.Definition{w.Of(steps.New("step", func(ctx context.Context, _ int) (string, error) {
+		if attempts.Add(1) == 1 {
+			began <- struct{}{}
+			<-ctx.Done()
+			told <- context.Cause(ctx)
+			return "first", nil
+		}
+		return "second", nil
+	}, steps.Lease(time.Hour)))}})
+	work(t, e)
+	r := effStart(t, e, w, 1)
+	effSignal(t, "the step to begin", began)
+	effExec(t, pool, "UPDATE pawl.job SET expires_at = pawl.now() - interval '1 second'")
+	if out := effSuccess(t, e, r); out != "second" {
+		t.Errorf("got %q", out)
+	}
+	if err := effSignal(t, "the first attempt to be told", told); !errors.Is(err, steps.ErrLeaseLost) {
+		t.Error(err)
+	}
+}

@@ -64,7 +64,12 @@ func (w *worker) commitShard(ctx context.Context, shard int16, cs []*change, bus
 		case refused(err) && len(cs) == 1:
 			cs[0].done <- answer{verdict: verdictRefused, err: err}
 			return
-		case refused(err):
+		case noPartition(err) && len(cs) == 1:
+			w.log.Error("pawl: the history has no partition for a run's day; trying again until it has", "run_id", cs[0].run, "error", err)
+			w.maintenance.wake() // which makes some, if it may
+			w.apart(ctx, shard, cs, downLatest, busyWait)
+			return
+		case refused(err), noPartition(err):
 			w.commitShard(ctx, shard, cs[:len(cs)/2], busyWait)
 			w.commitShard(ctx, shard, cs[len(cs)/2:], busyWait)
 			return
@@ -109,14 +114,19 @@ func (w *worker) answer(ctx context.Context, shard int16, cs []*change, rows []d
 	if len(again) == 0 {
 		return
 	}
-	w.later.Go(func() { // apart from the others, which go on
-		if !sleep(ctx, spread(busyWait)) {
-			for _, c := range again {
+	w.apart(ctx, shard, again, busyWait, min(2*busyWait, busyLatest))
+}
+
+// apart writes changes again after a while, apart from the others, which go on.
+func (w *worker) apart(ctx context.Context, shard int16, cs []*change, wait, busyWait time.Duration) {
+	w.later.Go(func() {
+		if !sleep(ctx, spread(wait)) {
+			for _, c := range cs {
 				c.done <- answer{verdict: verdictAbandoned, err: ctx.Err()}
 			}
 			return
 		}
-		w.commitShard(ctx, shard, again, min(2*busyWait, busyLatest))
+		w.commitShard(ctx, shard, cs, busyWait)
 	})
 }
 

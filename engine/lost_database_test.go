@@ -1,0 +1,166 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.uber.org/goleak"
+
+	"github.com/pawlworks/pawl/engine"
+	"github.com/pawlworks/pawl/internal/pglocal"
+	"github.com/pawlworks/pawl/internal/pgtest"
+	"github.com/pawlworks/pawl/steps"
+)
+
+var fragile = steps.Declare[int, int]("fragile")
+
+// tally counts calls by run and step.
+type tally struct {
+	mu    sync.Mutex
+	calls map[string]int
+}
+
+func (c *tally) count(step string, n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls[fmt.Sprint(n/10, " ", step)]++
+}
+
+// fragileSteps adds one at each of four steps, the third in a transaction with
+// a row of the user's. Inputs are multiples of ten.
+func (c *tally) fragileSteps() steps.Definition {
+	add := func(name string) steps.Step[int, int] {
+		return steps.New(name, func(_ context.Context, n int) (int, error) { c.count(name, n); return n + 1, nil })
+	}
+	tx := steps.NewTx("tx", func(ctx context.Context, tx pgx.Tx, n int) (int, error) {
+		c.count("tx", n)
+		_, err := tx.Exec(ctx, "INSERT INTO public.ledger VALUES ($1)", n/10)
+		return n + 1, err
+	})
+	return fragile.Define(func(f *steps.Flow, in steps.Ref[int]) steps.Ref[int] {
+		return add("last").Do(f, tx.Do(f, add("two").Do(f, add("one").Do(f, in))))
+	})
+}
+
+// TestLostDatabase kills the database twice under the load of two workers.
+// They reconnect, all runs end, rows written with a step are there once, and a
+// body ran again only where its attempt was. Not parallel, since in the end it
+// counts goroutines.
+func TestLostDatabase(t *testing.T) {
+	const n = 300
+	ctx := context.Background()
+	server := pgtest.Own(t, pglocal.Options{})
+	dsn := pgtest.DatabaseOn(t, server)
+	setup := envPool(t, dsn)
+	envExec(t, setup, "CREATE TABLE public.ledger (run integer)")
+	setup.Close()
+	leaks := []goleak.Option{goleak.IgnoreCurrent(), // and what reads the restarted server's log
+		goleak.IgnoreAnyFunction("github.com/pawlworks/pawl/internal/pglocal.startPostmaster.func1")}
+
+	calls := &tally{calls: map[string]int{}}
+	log := &envLog{}
+	var pools []*pgxpool.Pool
+	var stops []func()
+	var engines []*engine.Engine
+	for range 2 {
+		pool := envPool(t, dsn)
+		e := envEngine(t, pool, engine.Config{Slots: 20, Session: 3 * time.Second, Logger: log.logger(), Workflows: []steps.Definition{calls.fragileSteps()}})
+		pools, engines = append(pools, pool), append(engines, e)
+	}
+	e := engines[0]
+	inputs := make([]int, n)
+	for i := range inputs {
+		inputs[i] = 10 * i
+	}
+	runs, err := engine.StartMany(ctx, e, fragile, inputs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range engines {
+		stops = append(stops, work(t, e))
+	}
+	ended := func() int { return envSQL[int](t, pools[0], "SELECT count(*) FROM pawl.run WHERE outcome IS NOT NULL") }
+	for _, share := range []int{n / 10, n / 2} {
+		envUntil(t, "some are done", func() bool { return ended() >= share })
+		server.Kill()
+		envUntil(t, "it is noticed", func() bool { return log.said("trying again") > 0 })
+		restart, cancel := context.WithTimeout(ctx, envPatience)
+		if err := server.Restart(restart); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		envUntil(t, "the database is back", func() bool { return pools[0].Ping(ctx) == nil })
+	}
+	for i, r := range runs {
+		if out := envResult(t, e, r); out != 10*i+4 {
+			t.Errorf("run %d: %d", i, out)
+		}
+	}
+	attempts := map[string]int{} // that were granted, by run and step
+	for i, r := range runs {
+		for _, h := range envInfo(t, e, r.ID).History {
+			attempts[fmt.Sprint(i, " ", h.Step)]++
+		}
+	}
+	for at, times := range calls.calls {
+		// A transactional body runs again in its attempt when its transaction was lost.
+		if times > attempts[at] && at[len(at)-2:] != "tx" {
+			t.Errorf("%s: %d calls in %d attempts", at, times, attempts[at])
+		}
+	}
+	if rows, distinct := envSQL[int](t, pools[0], "SELECT count(*) FROM public.ledger"), envSQL[int](t, pools[0], "SELECT count(DISTINCT run) FROM public.ledger"); rows != n || distinct != n {
+		t.Errorf("%d rows of %d runs in the ledger, want %d", rows, distinct, n)
+	}
+	for _, stop := range stops {
+		stop()
+	}
+	for _, pool := range pools {
+		pool.Close()
+	}
+	if err := goleak.Find(leaks...); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLostIdle kills the database while nothing happens, for longer than a
+// session. The worker must notice by itself, and have usable connections when
+// it is back: what is started then, elsewhere and unannounced, is found.
+func TestLostIdle(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Own(t, pglocal.Options{})
+	dsn := pgtest.DatabaseOn(t, server)
+	log := &envLog{}
+	e := envEngine(t, envPool(t, dsn), engine.Config{Session: 2 * time.Second, Logger: log.logger(), Workflows: []steps.Definition{
+		fragile.Of(steps.New("step", func(_ context.Context, n int) (int, error) { return n + 1, nil }))}})
+	work(t, e)
+	envResult(t, e, envStart(t, e, fragile, 1)) // it works, and then there is nothing to do
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Kill()
+	envUntil(t, "the loss is noticed", func() bool { return log.said("the pulse; trying again") > 0 })
+	if c, err := net.DialTimeout("tcp", u.Host, time.Second); err == nil {
+		c.Close()
+		t.Error("the database was not away")
+	}
+	restart, cancel := context.WithTimeout(t.Context(), envPatience)
+	defer cancel()
+	if err := server.Restart(restart); err != nil {
+		t.Fatal(err)
+	}
+	other := envEngine(t, envPool(t, dsn), engine.Config{NoListen: true})
+	for i := range 5 {
+		run := envStart(t, other, fragile, i, engine.Silently())
+		if out := envResult(t, other, run); out != i+1 {
+			t.Error(out)
+		}
+	}
+}
