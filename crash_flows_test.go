@@ -121,9 +121,11 @@ var relayQueues = [2]string{"odd", "even"}
 // beats is a cooperative body: it looks at its context before each effect, and
 // says when that has ended, and why.
 func (h *hand) beats(ctx context.Context, o order) (receipt, error) {
+	ended := make(chan time.Time, 1)
+	context.AfterFunc(ctx, func() { ended <- time.Now() })
 	for {
 		if err := steps.Acknowledge(ctx); err != nil {
-			h.note(ctx, "beat", o, "ended: "+err.Error())
+			h.note(ctx, "beat", o, (<-ended).Format(time.RFC3339Nano)+" "+err.Error())
 			return receipt{}, err
 		}
 		if r, err := h.do(ctx, "beat", o); err == errEnough {

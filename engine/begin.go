@@ -28,6 +28,7 @@ type begunAnswer struct {
 	verdict  string
 	hash     []byte // of the first grant's input
 	effectAt *time.Time
+	err      error
 }
 
 // mustBegin tells whether the lease has to be shaped before the body is called.
@@ -104,7 +105,11 @@ func (w *worker) beginShard(ctx context.Context, shard int16, bs []*beginning, b
 	var again []*beginning
 	sent := moments()
 	rows, err := w.e.db.Begin(ctx, p)
-	if refused(err) && len(bs) > 1 { // halved until the culprit stands alone
+	if refused(err) && len(bs) == 1 {
+		bs[0].done <- begunAnswer{verdict: verdictRefused, err: err}
+		return
+	}
+	if refused(err) { // halved until the culprit stands alone
 		w.beginShard(ctx, shard, bs[:len(bs)/2], busyWait)
 		w.beginShard(ctx, shard, bs[len(bs)/2:], busyWait)
 		return
@@ -122,7 +127,7 @@ func (w *worker) beginShard(ctx context.Context, shard int16, bs []*beginning, b
 		case err != nil:
 		case ok && *r.Verdict == verdictDone:
 			b.lease.reshape(sent, r.ExpiresAt.Sub(*r.Now), r.DeadlineAt.Sub(*r.Now)+time.Time(sent).Sub(time.Time(b.lease.granted)))
-			b.done <- begunAnswer{verdictDone, r.EffectHash, r.EffectAt}
+			b.done <- begunAnswer{verdict: verdictDone, hash: r.EffectHash, effectAt: r.EffectAt}
 		case ok && *r.Verdict == verdictLost:
 			b.done <- begunAnswer{verdict: verdictLost}
 		default:

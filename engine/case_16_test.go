@@ -6,8 +6,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/pawlworks/pawl/engine"
+	"github.com/pawlworks/pawl/internal/pgproxy"
 	"github.com/pawlworks/pawl/internal/pgtest"
 	"github.com/pawlworks/pawl/steps"
 )
@@ -16,24 +18,44 @@ var early = steps.Declare[int, int]("early")
 
 // TestCase16: jobs that a process starts and takes while it starts up itself
 // are not orphans. Many workers start at once, each with runs of its own begun
-// around that moment; every step runs once, in its first attempt.
+// around that moment, which go on until all have swept; every step runs once,
+// in its first attempt.
 func TestCase16(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.Database(t)
-	var calls atomic.Int64
+	const processes, each = 8, 12
+	var calls, sweeping atomic.Int64
+	swept := make(chan struct{})
 	define := func() steps.Definition {
-		one := steps.New("one", func(_ context.Context, n int) (int, error) { calls.Add(1); return n + 1, nil })
+		one := steps.New("one", func(ctx context.Context, n int) (int, error) {
+			calls.Add(1)
+			select {
+			case <-swept:
+			case <-ctx.Done():
+			}
+			return n + 1, ctx.Err()
+		})
 		two := steps.New("two", func(_ context.Context, n int) (int, error) { calls.Add(1); return n + 1, nil })
 		return early.Define(func(f *steps.Flow, in steps.Ref[int]) steps.Ref[int] { return two.Do(f, one.Do(f, in)) })
 	}
-	const processes, each = 8, 12
 	envEngine(t, envPool(t, dsn), engine.Config{Workflows: []steps.Definition{define()}}) // the workflow is known
 	var mu sync.Mutex
 	var runs []engine.Run[int]
 	var all sync.WaitGroup
 	var some *engine.Engine
 	for p := range processes {
-		pool := envPool(t, dsn) // a process has its own
+		pool, proxy := envProxied(t, dsn) // a process has its own
+		var once sync.Once
+		proxy.OnExecute(func(sql string) pgproxy.Action {
+			if envStatement(sql, "Recover") { // begins, and takes a moment
+				once.Do(func() {
+					if sweeping.Add(1) == processes {
+						time.AfterFunc(200*time.Millisecond, func() { close(swept) })
+					}
+				})
+			}
+			return pgproxy.Pass
+		})
 		all.Go(func() {
 			starter, err := engine.New(t.Context(), pool, engine.Config{}) // the contract only
 			if err != nil {

@@ -98,3 +98,40 @@ func TestCase23(t *testing.T) {
 		})
 	}
 }
+
+// TestCase23Idle drops the session's heartbeats while the worker holds nothing,
+// until the session has lapsed, and only then gives it work. It must not take
+// any under a session that it can't trust: that would be lost as soon as begun.
+func TestCase23Idle(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.Database(t)
+	pool, proxy := envProxied(t, dsn)
+	direct := envPool(t, dsn)
+	var calls atomic.Int64
+	e := envEngine(t, pool, engine.Config{Session: time.Second, Logger: (&envLog{}).logger(), Workflows: []steps.Definition{
+		beating.Of(steps.New("step", func(_ context.Context, n int) (int, error) { calls.Add(1); return n + 1, nil }))}})
+	work(t, e)
+	envResult(t, e, envStart(t, e, beating, 1))
+	proxy.OnExecute(func(sql string) pgproxy.Action {
+		if envStatement(sql, "Pulse") {
+			return pgproxy.CutBefore
+		}
+		return pgproxy.Pass
+	})
+	envUntil(t, "the session lapses", func() bool {
+		return envSQL[bool](t, direct, "SELECT max(expires_at) < clock_timestamp() FROM pawl.session")
+	})
+	run := envStart(t, e, beating, 2)
+	was := proxy.Fired(pgproxy.CutBefore)
+	envUntil(t, "the claimer had its chance", func() bool { return proxy.Fired(pgproxy.CutBefore) > was+5 })
+	if calls.Load() != 1 {
+		t.Error("the step ran under a session that had lapsed")
+	}
+	proxy.OnExecute(nil)
+	if out := envResult(t, e, run); out != 3 {
+		t.Errorf("got %d", out)
+	}
+	if info := envInfo(t, e, run.ID); len(info.History) != 1 || info.History[0].Attempt != 1 {
+		t.Errorf("history: %+v", info.History)
+	}
+}

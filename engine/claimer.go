@@ -10,7 +10,8 @@ import (
 
 // The claimer leases due jobs into free slots.
 //
-// Invariants: never more than the free slots; a claim that has been sent is
+// Invariants: never more than the free slots; nothing under a session that is
+// not trusted, since it would be given up as soon as it is held; a claim that has been sent is
 // waited for, whatever stops meanwhile, and what it granted is executed or
 // handed back; if its answer was lost, what stands under the owner and is not
 // held here is handed back.
@@ -26,6 +27,10 @@ func (w *worker) claim(ctx context.Context) time.Duration {
 		return spread(claimAgain)
 	}
 	for ctx.Err() == nil && !w.draining.Load() && !w.sessionLost.Load() {
+		if w.sessionTrust() <= 0 { // an idle process was stopped, or its heartbeats are lost
+			w.pulse.wake()
+			return spread(claimAgain)
+		}
 		free := w.e.config.Slots - w.held()
 		routes, floors := w.routes()
 		if free <= 0 || len(routes) == 0 {

@@ -84,6 +84,8 @@ func (w *worker) attempt(g *grant, l *lease) (*change, *answer) {
 		switch cause := context.Cause(l.ctx); {
 		case !ok && cause != nil && !errors.Is(cause, steps.ErrLeaseLost):
 			return w.interrupted(g, l, cause, nil, cause), nil
+		case a.verdict == verdictRefused:
+			return g.dead(steps.Classify(steps.Permanent("BAD_VALUE", fmt.Errorf("PostgreSQL refuses to store the step's effect: %w", a.err)))), nil
 		case !ok:
 			return nil, nil
 		case a.hash != nil && hash != nil && !bytes.Equal(a.hash, hash):

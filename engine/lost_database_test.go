@@ -54,7 +54,7 @@ func (c *tally) fragileSteps() steps.Definition {
 // body ran again only where its attempt was. Not parallel, since in the end it
 // counts goroutines.
 func TestLostDatabase(t *testing.T) {
-	const n = 300
+	const n = 120
 	ctx := context.Background()
 	server := pgtest.Own(t, pglocal.Options{})
 	dsn := pgtest.DatabaseOn(t, server)
