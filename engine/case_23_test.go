@@ -24,21 +24,26 @@ func TestCase23(t *testing.T) {
 	for name, c := range map[string]struct {
 		drop     string
 		how      pgproxy.Action
+		session  time.Duration
 		sessions int
 	}{
-		"leases cut":      {"Renew", pgproxy.CutBefore, 1},
-		"leases stalled":  {"Renew", pgproxy.Stall, 1},
-		"session cut":     {"Pulse", pgproxy.CutBefore, 2},
-		"session stalled": {"Pulse", pgproxy.Stall, 2},
+		"leases cut":      {"Renew", pgproxy.CutBefore, time.Minute, 1},
+		"leases stalled":  {"Renew", pgproxy.Stall, time.Minute, 1},
+		"session cut":     {"Pulse", pgproxy.CutBefore, 6 * time.Second, 2},
+		"session stalled": {"Pulse", pgproxy.Stall, 6 * time.Second, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dsn := pgtest.Database(t)
 			pool, proxy := envProxied(t, dsn)
 			log := &envLog{}
-			cause := make(chan error, 10)
+			type ending struct {
+				cause error
+				at    time.Time
+			}
+			told := make(chan ending, 10)
 			var healed atomic.Bool
-			e := envEngine(t, pool, engine.Config{Session: 2 * time.Second, Logger: log.logger(), Workflows: []steps.Definition{
+			e := envEngine(t, pool, engine.Config{Session: c.session, Logger: log.logger(), Workflows: []steps.Definition{
 				beating.Of(steps.New("step", func(ctx context.Context, n int) (int, error) {
 					if n > 0 || healed.Load() {
 						return n + 1, nil
@@ -50,9 +55,9 @@ func TestCase23(t *testing.T) {
 						case <-time.After(20 * time.Millisecond): // downstream answers at its pace
 						}
 					}
-					cause <- context.Cause(ctx)
+					told <- ending{context.Cause(ctx), time.Now()}
 					return -1, nil // too late to count
-				}, steps.Lease(2*time.Second), steps.Heartbeat(200*time.Millisecond)))}})
+				}, steps.Lease(6*time.Second), steps.Heartbeat(200*time.Millisecond)))}})
 			run := envStart(t, e, beating, 0)
 			work(t, e)
 			envUntil(t, "the step runs", func() bool {
@@ -64,10 +69,11 @@ func TestCase23(t *testing.T) {
 				}
 				return pgproxy.Pass
 			})
+			var end ending
 			select {
-			case err := <-cause:
-				if !errors.Is(err, steps.ErrLeaseLost) {
-					t.Errorf("cancelled with %v", err)
+			case end = <-told:
+				if !errors.Is(end.cause, steps.ErrLeaseLost) {
+					t.Errorf("cancelled with %v", end.cause)
 				}
 			case <-time.After(envPatience):
 				t.Fatal("the zombie lives on")
@@ -88,6 +94,9 @@ func TestCase23(t *testing.T) {
 			n := len(info.History)
 			if n < 2 || info.History[0].Event != "lapsed" || info.History[n-1].Event != "completed" {
 				t.Errorf("history: %+v", info.History)
+			}
+			if taken := info.History[0].EndedAt; !end.at.Before(taken) { // a tenth of the time is the margin
+				t.Errorf("told only %v after the job was taken back", end.at.Sub(taken))
 			}
 			if got := log.said("pawl: working"); got < c.sessions {
 				t.Errorf("%d sessions:\n%s", got, log.last(20))

@@ -44,10 +44,18 @@ func TestCase27(t *testing.T) {
 	dsn := envBlankDatabase(t)
 	var calls atomic.Int64
 	engines := make([]*engine.Engine, 8)
-	var starts sync.WaitGroup
+	var starts, ready sync.WaitGroup
 	for i := range engines {
 		pool := envPool(t, dsn)
+		ready.Add(1)
 		starts.Go(func() {
+			err := pool.Ping(t.Context())
+			ready.Done()
+			ready.Wait() // at once, as near as can be
+			if err != nil {
+				t.Error(err)
+				return
+			}
 			if err := engine.Migrate(t.Context(), pool); err != nil {
 				t.Errorf("start %d: %v", i, err)
 				return

@@ -212,9 +212,14 @@ func TestDrainAtCursor(t *testing.T) {
 			return cur.At(), nil
 		}, steps.Manual())),
 	}}
+	t.Cleanup(func() { close(step) }) // no body is left behind by a failure
 	// to sends the step on to a position.
 	to := func(n int) {
-		step <- struct{}{}
+		select {
+		case step <- struct{}{}:
+		case <-time.After(effPatience):
+			t.Fatalf("nobody goes on to %d", n)
+		}
 		if got := effSignal(t, "a position", moved); got != n {
 			t.Fatalf("it stands at %d, not %d", got, n)
 		}

@@ -3,11 +3,14 @@ package engine_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -128,7 +131,46 @@ func TestEnvironment(t *testing.T) {
 			if n := envSQL[int](t, admin, "SELECT count(*) FROM public.mine"); n != 4 {
 				t.Errorf("%d rows of the user's", n)
 			}
+			startAtOnce(t, pool)
 		})
+	}
+}
+
+// startAtOnce has many callers start the same keys at the same time, and
+// cancel what they get: statements that meet, and must not see each other as a
+// failure to serialize.
+func startAtOnce(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	e := envEngine(t, pool, engine.Config{Workflows: tourWorkflows("public.mine")})
+	var mu sync.Mutex
+	ids := map[string]map[string]bool{}
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for k := range 15 {
+				key := fmt.Sprint("at once ", k)
+				r, err := engine.Start(context.Background(), e, sights, key, engine.Key(key), engine.After(time.Hour))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := e.Cancel(context.Background(), r.ID, tourBy); err != nil && !errors.Is(err, engine.ErrState) {
+					t.Error(err)
+				}
+				mu.Lock()
+				if ids[key] == nil {
+					ids[key] = map[string]bool{}
+				}
+				ids[key][r.ID] = true
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	for key, runs := range ids {
+		if len(runs) != 1 {
+			t.Errorf("key %q started %d runs", key, len(runs))
+		}
 	}
 }
 

@@ -82,7 +82,8 @@ func tourWorkflows(table string) []steps.Definition {
 // The schema is there; table is a table of the user's.
 func envTour(t *testing.T, pool *pgxpool.Pool, table string) (happened []string) {
 	t.Helper()
-	ctx := context.Background()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*envPatience)
+	defer cancel()
 	e := envEngine(t, pool, engine.Config{Workflows: tourWorkflows(table)})
 	stop := work(t, e)
 	run := envStart(t, e, tourist, tourText, engine.Key(tourText), engine.Tags(tourText, "a,b{}"), engine.WithPriority(engine.High))

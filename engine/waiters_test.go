@@ -145,14 +145,17 @@ func TestWaitersGiveUp(t *testing.T) {
 	run := envStart(t, e, awaited, 1)
 
 	var all sync.WaitGroup
+	var began atomic.Int64
 	short, giveUp := context.WithCancel(ctx)
 	for range 1000 {
 		all.Go(func() {
+			began.Add(1)
 			if _, err := run.Wait(short); !errors.Is(err, context.Canceled) {
 				t.Errorf("given up with %v", err)
 			}
 		})
 	}
+	envUntil(t, "they wait", func() bool { return began.Load() == 1000 && pool.Stat().AcquiredConns() > 0 })
 	giveUp()
 	all.Wait()
 	// With nobody left its goroutine and its connections come to rest.
@@ -163,16 +166,17 @@ func TestWaitersGiveUp(t *testing.T) {
 		t.Errorf("a deadline in the past: %v", err)
 	}
 
-	var began atomic.Int64
 	for range 1000 {
 		all.Go(func() {
 			began.Add(1)
-			if out, err := run.Wait(ctx); err == nil {
-				t.Errorf("a result from a closed pool: %d", out)
+			ctx, cancel := context.WithTimeout(ctx, envPatience)
+			defer cancel()
+			if out, err := run.Wait(ctx); err == nil || errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("a closed pool gives %d, %v", out, err)
 			}
 		})
 	}
-	envUntil(t, "they wait", func() bool { return began.Load() == 1000 && pool.Stat().AcquiredConns() > 0 })
+	envUntil(t, "they wait", func() bool { return began.Load() == 2000 && pool.Stat().AcquiredConns() > 0 })
 	pool.Close()
 	all.Wait()
 	if _, err := run.Wait(ctx); err == nil {

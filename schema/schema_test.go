@@ -37,14 +37,22 @@ func differ(a, b string) (lines []string) {
 func TestMigrateAtOnce(t *testing.T) {
 	t.Parallel()
 	pool := blank(t)
-	var all sync.WaitGroup
+	var all, ready sync.WaitGroup
 	for range 8 {
+		ready.Add(1)
 		own, err := pgxpool.NewWithConfig(t.Context(), pool.Config()) // a process's own connection
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(own.Close)
 		all.Go(func() {
+			err := own.Ping(context.Background())
+			ready.Done()
+			ready.Wait() // at once, as near as can be
+			if err != nil {
+				t.Error(err)
+				return
+			}
 			if err := engine.Migrate(context.Background(), own); err != nil {
 				t.Error(err)
 			}
