@@ -15,14 +15,18 @@ import (
 // Every statement of the engine travels as one pipelined transaction, one
 // round trip: BEGIN at read committed (a user's default may be serializable,
 // and a session's SET does not survive a transaction pooler), a search_path in
-// which nothing hides PostgreSQL's own functions and operators, its time-outs
+// which nothing hides PostgreSQL's own functions and operators, no sequential
+// scans (a plan cached while a table had one page would read all of it when it
+// has a million rows) and no compiling (where there is nothing but a sequential
+// scan it looks dearer than anything, and takes 40 ms each time), its time-outs
 // on the server, the statement, COMMIT. Nothing is reported before COMMIT has
 // answered. The context's deadline is only the backstop behind the server's
 // time-outs: an ended context costs the connection.
 const (
 	begin       = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
-	limits      = "SELECT " + safePath + ", pg_catalog.set_config('statement_timeout', '10s', true), pg_catalog.set_config('lock_timeout', '3s', true)"
+	limits      = "SELECT " + safePath + ", " + byIndex + ", pg_catalog.set_config('statement_timeout', '10s', true), pg_catalog.set_config('lock_timeout', '3s', true)"
 	safePath    = "pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)"
+	byIndex     = "pg_catalog.set_config('enable_seqscan', 'off', true), pg_catalog.set_config('jit', 'off', true)"
 	backstop    = 15 * time.Second
 	acquireWait = 30 * time.Second
 )

@@ -85,6 +85,11 @@ func (w *worker) renewChunk(ctx context.Context, shard int16, ls []*lease) {
 	}
 	sent := moments()
 	rows, err := w.e.db.Renew(ctx, p)
+	if refused(err) && len(ls) > 1 { // halved until the culprit stands alone
+		w.renewChunk(ctx, shard, ls[:len(ls)/2])
+		w.renewChunk(ctx, shard, ls[len(ls)/2:])
+		return
+	}
 	if err != nil {
 		w.log.Warn("pawl: renewing leases; trying again", "leases", len(ls), "error", err)
 		sleep(ctx, spread(downSoonest))

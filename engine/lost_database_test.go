@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/url"
 	"sync"
 	"testing"
 	"time"
@@ -129,25 +128,31 @@ func TestLostDatabase(t *testing.T) {
 	}
 }
 
-// TestLostIdle kills the database while nothing happens, for longer than a
-// session. The worker must notice by itself, and have usable connections when
+// TestLostIdle kills the database while nothing happens. A worker must notice
+// by itself, whether it listens or only polls, and have usable connections when
 // it is back: what is started then, elsewhere and unannounced, is found.
 func TestLostIdle(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Own(t, pglocal.Options{})
-	dsn := pgtest.DatabaseOn(t, server)
-	log := &envLog{}
-	e := envEngine(t, envPool(t, dsn), engine.Config{Session: 2 * time.Second, Logger: log.logger(), Workflows: []steps.Definition{
-		fragile.Of(steps.New("step", func(_ context.Context, n int) (int, error) { return n + 1, nil }))}})
-	work(t, e)
-	envResult(t, e, envStart(t, e, fragile, 1)) // it works, and then there is nothing to do
-	u, err := url.Parse(dsn)
-	if err != nil {
-		t.Fatal(err)
+	type worker struct {
+		log *envLog
+		e   *engine.Engine
+		dsn string
+	}
+	var workers []worker
+	for _, poll := range []bool{false, true} {
+		w := worker{log: &envLog{}, dsn: pgtest.DatabaseOn(t, server)}
+		w.e = envEngine(t, envPool(t, w.dsn), engine.Config{NoListen: poll, Session: 2 * time.Second, Logger: w.log.logger(), Workflows: []steps.Definition{
+			fragile.Of(steps.New("step", func(_ context.Context, n int) (int, error) { return n + 1, nil }))}})
+		work(t, w.e)
+		envResult(t, w.e, envStart(t, w.e, fragile, 1)) // it works, and then there is nothing to do
+		workers = append(workers, w)
 	}
 	server.Kill()
-	envUntil(t, "the loss is noticed", func() bool { return log.said("the pulse; trying again") > 0 })
-	if c, err := net.DialTimeout("tcp", u.Host, time.Second); err == nil {
+	for _, w := range workers {
+		envUntil(t, "the loss is noticed", func() bool { return w.log.said("the pulse; trying again") > 0 })
+	}
+	if c, err := net.DialTimeout("tcp", server.Addr(), time.Second); err == nil {
 		c.Close()
 		t.Error("the database was not away")
 	}
@@ -156,11 +161,13 @@ func TestLostIdle(t *testing.T) {
 	if err := server.Restart(restart); err != nil {
 		t.Fatal(err)
 	}
-	other := envEngine(t, envPool(t, dsn), engine.Config{NoListen: true})
-	for i := range 5 {
-		run := envStart(t, other, fragile, i, engine.Silently())
-		if out := envResult(t, other, run); out != i+1 {
-			t.Error(out)
+	for _, w := range workers {
+		other := envEngine(t, envPool(t, w.dsn), engine.Config{NoListen: true})
+		for i := range 3 {
+			run := envStart(t, other, fragile, i, engine.Silently())
+			if out := envResult(t, other, run); out != i+1 {
+				t.Error(out)
+			}
 		}
 	}
 }

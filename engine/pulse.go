@@ -28,6 +28,8 @@ func (w *worker) beat(ctx context.Context) time.Duration {
 		case closedPool(err):
 			w.restart() // Work says so
 			return loopIdle
+		case ctx.Err() != nil:
+			return loopIdle
 		case err != nil:
 			w.log.Warn("pawl: the pulse; trying again", "error", err)
 			return spread(min(downLatest, w.e.config.Session/10))

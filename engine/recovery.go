@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -29,22 +30,21 @@ const (
 func (w *worker) recover(ctx context.Context) time.Duration {
 	closed, err := w.e.db.CloseLapsed(ctx)
 	if err != nil {
-		return w.failedLoop("closing lapsed sessions", err)
+		return w.failedLoop(ctx, "closing lapsed sessions", err)
 	}
 	for _, s := range closed {
 		w.log.Warn("pawl: a worker's session lapsed; its jobs are taken back", "owner", s.ID, "worker", s.Name)
 	}
 	for _, shard := range w.e.shards {
 		for ctx.Err() == nil {
-			rows, err := w.e.db.Recover(ctx, db.RecoverParams{Shard: shard, Most: recoverMost, Budget: recoverBudget, BaseMs: ms(recoverBase),
-				Jitter: rand.Float64(), Request: uuid.New()})
+			n, err := w.takeBack(ctx, shard, []int64{})
+			if refused(err) || noPartition(err) {
+				err = w.takeBackApart(ctx, shard)
+			}
 			if err != nil {
-				return w.failedLoop("taking back expired leases", err)
+				return w.failedLoop(ctx, "taking back expired leases", err)
 			}
-			if len(rows) > 0 {
-				w.recovered(rows)
-			}
-			if len(rows) < recoverMost || !sleep(ctx, recoverPause) {
+			if n < recoverMost || !sleep(ctx, recoverPause) {
 				break
 			}
 		}
@@ -52,9 +52,52 @@ func (w *worker) recover(ctx context.Context) time.Duration {
 	return loopIdle
 }
 
+// takeBack is one batch: of the jobs given, or of any.
+func (w *worker) takeBack(ctx context.Context, shard int16, only []int64) (int, error) {
+	rows, err := w.e.db.Recover(ctx, db.RecoverParams{Shard: shard, OnlyJobs: only, Most: recoverMost, Budget: recoverBudget, BaseMs: ms(recoverBase),
+		Jitter: rand.Float64(), Request: uuid.New()})
+	if err == nil && len(rows) > 0 {
+		w.recovered(rows)
+	}
+	return len(rows), err
+}
+
+// takeBackApart: PostgreSQL refuses a value of one of them, so the batch is
+// halved until the culprit stands alone.
+func (w *worker) takeBackApart(ctx context.Context, shard int16) error {
+	ids, err := w.e.db.Lapsed(ctx, shard)
+	if err != nil {
+		return err
+	}
+	var halve func([]int64) error
+	halve = func(ids []int64) error {
+		if len(ids) == 0 {
+			return nil
+		}
+		_, err := w.takeBack(ctx, shard, ids)
+		switch {
+		case !refused(err) && !noPartition(err):
+			return err
+		case len(ids) == 1:
+			w.log.Error("pawl: a job whose lease has expired can't be taken back", "job", ids[0], "error", err)
+			return nil
+		}
+		if err := halve(ids[:len(ids)/2]); err != nil {
+			return err
+		}
+		return halve(ids[len(ids)/2:])
+	}
+	for chunk := range slices.Chunk(ids, recoverMost) {
+		if err := halve(chunk); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (w *worker) recovered(rows []db.RecoverRow) {
 	for _, r := range rows {
-		w.log.Warn("pawl: a lease expired", "run_id", r.RunID, "token", r.Token, "attempt", r.Attempt, "now", *r.State, "code", "LEASE_EXPIRED")
+		w.log.Warn("pawl: a lease expired", "run_id", *r.RunID, "token", *r.Token, "attempt", *r.Attempt, "now", *r.State, "code", "LEASE_EXPIRED")
 		switch *r.State {
 		case statePending:
 			w.claimIn(time.Duration(*r.DueInMs) * time.Millisecond)
@@ -69,7 +112,10 @@ func (w *worker) recovered(rows []db.RecoverRow) {
 	w.claimer.wake()
 }
 
-func (w *worker) failedLoop(what string, err error) time.Duration {
+func (w *worker) failedLoop(ctx context.Context, what string, err error) time.Duration {
+	if ctx.Err() != nil { // the worker stops
+		return loopIdle
+	}
 	w.log.Warn("pawl: "+what+"; trying again", "error", err)
 	return spread(downLatest)
 }
@@ -80,7 +126,7 @@ func (w *worker) reconcile(ctx context.Context) time.Duration {
 		for ctx.Err() == nil {
 			rows, err := w.e.db.AskDue(ctx, db.AskDueParams{Shard: shard, Most: recoverMost, Request: uuid.New()})
 			if err != nil {
-				return w.failedLoop("making questions about uncertain effects due", err)
+				return w.failedLoop(ctx, "making questions about uncertain effects due", err)
 			}
 			if len(rows) > 0 {
 				w.claimer.wake()
@@ -98,7 +144,7 @@ func (w *worker) reconcile(ctx context.Context) time.Duration {
 func (w *worker) closeCancelled(ctx context.Context) time.Duration {
 	for _, shard := range w.e.shards {
 		if _, err := w.e.closeCancelled(ctx, shard, uuid.UUID{}); err != nil {
-			return w.failedLoop("ending cancelled runs", err)
+			return w.failedLoop(ctx, "ending cancelled runs", err)
 		}
 	}
 	return loopIdle

@@ -26,7 +26,7 @@ import (
 
 const (
 	txTries    = 5
-	fenceLimit = "SELECT " + safePath + ", pg_catalog.set_config('lock_timeout', '5s', true), pg_catalog.set_config('statement_timeout', '15s', true)"
+	fenceLimit = "SELECT " + safePath + ", " + byIndex + ", pg_catalog.set_config('lock_timeout', '5s', true), pg_catalog.set_config('statement_timeout', '15s', true)"
 )
 
 // inTx runs body and fence in one transaction. The fence returns what to do

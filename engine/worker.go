@@ -270,13 +270,13 @@ func (w *worker) maintain(ctx context.Context) time.Duration {
 		w.log.Warn("pawl: making partitions of the history ahead; trying again", "error", err)
 	}
 	if err := w.load(ctx); err != nil {
-		return w.failedLoop("reading the definitions", err)
+		return w.failedLoop(ctx, "reading the definitions", err)
 	}
 	w.claimer.wake()
 	for _, shard := range w.e.shards {
 		rows, err := w.e.db.StrandedRoutes(ctx, shard)
 		if err != nil {
-			return w.failedLoop("looking for stranded jobs", err)
+			return w.failedLoop(ctx, "looking for stranded jobs", err)
 		}
 		for _, r := range rows {
 			w.log.Warn("pawl: stranded: no live worker's definition knows the step that these jobs are at; deploy one that does",

@@ -4,15 +4,15 @@
 -- lapses and failures start anew. No rows: ask ReadJob why. In a transaction of the user's, LockJob comes first.
 WITH l AS MATERIALIZED (
   SELECT j.ctid AS tid, j.state, j.owner, j.token, j.expires_at, j.cursor_seq
-    FROM pawl.job j WHERE j.shard = @shard::smallint AND j.id = @id FOR NO KEY UPDATE
+    FROM pawl.job j WHERE j.shard = @shard::smallint AND j.id >= @id AND j.id <= @id ORDER BY j.id LIMIT 1 FOR NO KEY UPDATE
 ), f AS MATERIALIZED (
-  SELECT l.tid, l.state, l.owner, l.token, l.expires_at, l.cursor_seq, pawl.clock() AS now FROM l
+  SELECT @shard::smallint AS shard, l.tid, l.state, l.owner, l.token, l.expires_at, l.cursor_seq, pawl.clock() AS now FROM l
 ), u AS (
   UPDATE pawl.job j
      SET cursor_seq = j.cursor_seq + 1, lapses = 0, transients = 0, unknowns = 0, failed_at = NULL,
          expires_at = least(j.deadline_at, greatest(j.expires_at, pawl.after(f.now, @lease_ms::bigint)))
     FROM f
-   WHERE j.shard = @shard::smallint AND j.ctid = f.tid AND f.state = 'running' AND f.owner = @owner::uuid AND f.token = @token::bigint
+   WHERE j.shard = @shard::smallint AND j.ctid = f.tid AND f.shard = @shard::smallint AND f.state = 'running' AND f.owner = @owner::uuid AND f.token = @token::bigint
      AND f.expires_at > f.now AND f.cursor_seq = @seq::bigint
   RETURNING j.shard, j.id, j.cursor_seq, j.expires_at, j.deadline_at, f.now
 ), s AS (
@@ -28,8 +28,21 @@ SELECT u.cursor_seq, u.expires_at::timestamptz AS expires_at, u.deadline_at::tim
 SELECT c.seq, c.encoding, c.value, c.done, c.total FROM pawl.cursor c WHERE c.shard = @shard::smallint AND c.job = @job;
 
 -- name: SaveProgress :exec
--- For show only: what a long step said of its progress, between two cursors. It guards nothing and renews nothing.
+-- For show only: what a long step said of its progress, between two cursors. It renews nothing, but is fenced like
+-- every write of an attempt. The job's row is written too, unchanged: so a transition that has not seen the cursor's
+-- new row can't take the job away from over it.
+WITH l AS MATERIALIZED (
+  SELECT j.ctid AS tid, j.state, j.owner, j.token, j.expires_at
+    FROM pawl.job j WHERE j.shard = @shard::smallint AND j.id >= @job AND j.id <= @job ORDER BY j.id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
+), f AS MATERIALIZED (
+  SELECT @shard::smallint AS shard, l.tid, l.state, l.owner, l.token, l.expires_at, pawl.clock() AS now FROM l
+), u AS (
+  UPDATE pawl.job j SET expires_at = j.expires_at
+    FROM f
+   WHERE j.shard = @shard::smallint AND j.ctid = f.tid AND f.shard = @shard::smallint AND f.state = 'running' AND f.owner = @owner::uuid
+     AND f.token = @token::bigint AND f.expires_at > f.now
+  RETURNING j.shard, j.id, j.cursor_seq, f.now
+)
 INSERT INTO pawl.cursor AS c (shard, job, seq, encoding, value, done, total, saved_at)
-SELECT j.shard, j.id, j.cursor_seq, @encoding::text, NULL, @done::bigint, @total::bigint, pawl.now()
-  FROM pawl.job j WHERE j.shard = @shard::smallint AND j.id = @job AND j.owner = @owner::uuid AND j.token = @token
+SELECT u.shard, u.id, u.cursor_seq, @encoding::text, NULL, @done::bigint, @total::bigint, u.now FROM u
 ON CONFLICT (shard, job) DO UPDATE SET done = excluded.done, total = excluded.total, saved_at = excluded.saved_at;

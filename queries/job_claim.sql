@@ -14,7 +14,7 @@ WITH c AS MATERIALIZED (
                      FOR NO KEY UPDATE SKIP LOCKED) x
    LIMIT @most::int
 ), n AS MATERIALIZED (
-  SELECT c.tid, pawl.clock() AS now FROM c
+  SELECT @shard::smallint AS shard, c.tid, pawl.clock() AS now FROM c
    WHERE EXISTS (SELECT FROM pawl.session s WHERE s.id = @owner::uuid AND s.closed_at IS NULL)
 ), u AS (
   UPDATE pawl.job j
@@ -23,7 +23,7 @@ WITH c AS MATERIALIZED (
          granted_at = n.now, expires_at = pawl.after(n.now, @lease_ms::bigint), deadline_at = pawl.after(n.now, @runtime_ms::bigint),
          at_expiry = CASE j.mode WHEN 'ask' THEN 'ask' ELSE 'retry' END
     FROM n
-   WHERE j.shard = @shard::smallint AND j.ctid = n.tid
+   WHERE j.shard = @shard::smallint AND j.ctid = n.tid AND n.shard = @shard::smallint
   RETURNING j.shard, j.id, j.run_id, j.token, j.cursor_seq, j.granted_at, j.failed_at, j.uncertain_at, j.effect_at, j.route,
             j.node, j.attempt, j.transients, j.unknowns, j.questions, j.effect_gen, j.mode, j.path, j.refs, j.effect_hash
 )
@@ -31,4 +31,4 @@ SELECT u.shard, u.id, u.run_id, u.token, u.cursor_seq, u.granted_at::timestamptz
        u.effect_at, u.route, u.node, u.attempt, u.transients, u.unknowns, u.questions, u.effect_gen, u.mode, u.path, u.refs,
        u.effect_hash, r.workflow, r.definition, r.key, r.ordering, r.generation, r.priority, r.encoding, r.input, r.cancelling
   FROM u, LATERAL (SELECT q.workflow, q.definition, q.key, q.ordering, q.generation, q.priority, q.encoding, q.input, q.cancelling
-                     FROM pawl.run q WHERE q.shard = u.shard AND q.id = u.run_id) r;
+                     FROM pawl.run q WHERE q.shard = @shard::smallint AND q.id >= u.run_id AND q.id <= u.run_id ORDER BY q.id LIMIT 1) r;

@@ -5,13 +5,13 @@
 -- (the first grant only), and records that the body of a LookUp or Manual effect is about to be called.
 -- An input that differs from the first grant's begins nothing: the caller compares the hash it gets back.
 WITH g AS MATERIALIZED (
-  SELECT i.id, i.lease_ms, i.runtime_ms, i.begun, i.at_expiry, i.new_key, i.new_hash, x.tid, t.now, t.ok, t.agrees
+  SELECT @shard::smallint AS shard, i.id, i.lease_ms, i.runtime_ms, i.begun, i.at_expiry, i.new_key, i.new_hash, x.tid, t.now, t.ok, t.agrees
     FROM (SELECT unnest(@ids::bigint[]) AS id, unnest(@tokens::bigint[]) AS token, unnest(@lease_ms::bigint[]) AS lease_ms,
                  unnest(@runtime_ms::bigint[]) AS runtime_ms, unnest(@begun::boolean[]) AS begun, unnest(@at_expiry::text[]) AS at_expiry,
                  unnest(@effect_keys::bytea[]) AS new_key, unnest(@effect_hashes::bytea[]) AS new_hash) i
     LEFT JOIN LATERAL (SELECT j.ctid AS tid, j.state, j.owner, j.token, j.expires_at, j.effect_hash
-                         FROM pawl.job j WHERE j.shard = @shard::smallint AND j.id = i.id
-                          FOR NO KEY UPDATE SKIP LOCKED) x ON true
+                         FROM pawl.job j WHERE j.shard = @shard::smallint AND j.id >= i.id AND j.id <= i.id
+                        ORDER BY j.id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) x ON true
     CROSS JOIN LATERAL (SELECT c.now, coalesce(x.state = 'running' AND x.owner = @owner::uuid AND x.token = i.token AND x.expires_at > c.now, false) AS ok,
                                (x.effect_hash IS NULL OR i.new_hash IS NULL OR x.effect_hash = i.new_hash) AS agrees
                           FROM (SELECT pawl.clock() AS now WHERE x.tid IS NULL OR x.tid IS NOT NULL) c) t -- naming x: after locking
@@ -24,46 +24,52 @@ WITH g AS MATERIALIZED (
          effect_key = coalesce(j.effect_key, g.new_key), effect_hash = coalesce(j.effect_hash, g.new_hash),
          effect_at = coalesce(j.effect_at, CASE WHEN g.new_key IS NOT NULL THEN g.now END)
     FROM g
-   WHERE j.shard = @shard::smallint AND j.ctid = g.tid AND g.ok
-  RETURNING j.id, j.expires_at, j.deadline_at, j.effect_at, j.effect_hash
+   WHERE j.shard = @shard::smallint AND j.ctid = g.tid AND g.shard = @shard::smallint AND g.ok
+  RETURNING g.id, g.now, j.expires_at, j.deadline_at, j.effect_at, j.effect_hash
 )
-SELECT g.id, 
-       (CASE WHEN u.id IS NOT NULL THEN 'done' WHEN g.tid IS NULL AND b.id IS NOT NULL THEN 'busy' WHEN g.ok THEN 'busy' ELSE 'lost' END)::text AS verdict,
-       g.now::timestamptz AS now, u.expires_at, u.deadline_at, u.effect_at, u.effect_hash
-  FROM g LEFT JOIN u ON u.id = g.id
-    LEFT JOIN LATERAL (SELECT j.id FROM pawl.job j WHERE g.tid IS NULL AND j.shard = @shard::smallint AND j.id = g.id) b ON true;
+SELECT u.id::bigint AS id, 'done'::text AS verdict, u.now::timestamptz AS now, u.expires_at, u.deadline_at, u.effect_at, u.effect_hash
+  FROM u
+UNION ALL
+SELECT g.id, CASE WHEN g.tid IS NULL AND b.id IS NOT NULL THEN 'busy' ELSE 'lost' END, g.now, NULL, NULL, NULL, NULL
+  FROM g LEFT JOIN LATERAL (SELECT j.id FROM pawl.job j WHERE g.tid IS NULL AND j.shard = @shard::smallint AND j.id >= g.id AND j.id <= g.id
+                             ORDER BY j.id LIMIT 1) b ON true
+ WHERE NOT g.ok;
 
 -- name: Renew :many
 -- A heartbeat: moves the expiry on, never back and never beyond the attempt's deadline.
 WITH g AS MATERIALIZED (
-  SELECT i.id, i.lease_ms, x.tid, t.now, t.ok
+  SELECT @shard::smallint AS shard, i.id, i.lease_ms, x.tid, t.now, t.ok
     FROM (SELECT unnest(@ids::bigint[]) AS id, unnest(@tokens::bigint[]) AS token, unnest(@lease_ms::bigint[]) AS lease_ms) i
     LEFT JOIN LATERAL (SELECT j.ctid AS tid, j.state, j.owner, j.token, j.expires_at
-                         FROM pawl.job j WHERE j.shard = @shard::smallint AND j.id = i.id
-                          FOR NO KEY UPDATE SKIP LOCKED) x ON true
+                         FROM pawl.job j WHERE j.shard = @shard::smallint AND j.id >= i.id AND j.id <= i.id
+                        ORDER BY j.id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) x ON true
     CROSS JOIN LATERAL (SELECT c.now, coalesce(x.state = 'running' AND x.owner = @owner::uuid AND x.token = i.token AND x.expires_at > c.now, false) AS ok
                           FROM (SELECT pawl.clock() AS now WHERE x.tid IS NULL OR x.tid IS NOT NULL) c) t -- naming x: after locking
 ), u AS (
   UPDATE pawl.job j
      SET expires_at = least(j.deadline_at, greatest(j.expires_at, pawl.after(g.now, g.lease_ms)))
     FROM g
-   WHERE j.shard = @shard::smallint AND j.ctid = g.tid AND g.ok
-  RETURNING j.id, j.expires_at, j.deadline_at
+   WHERE j.shard = @shard::smallint AND j.ctid = g.tid AND g.shard = @shard::smallint AND g.ok
+  RETURNING g.id, g.now, j.expires_at, j.deadline_at
 )
-SELECT g.id, 
-       (CASE WHEN u.id IS NOT NULL THEN 'done' WHEN g.tid IS NULL AND b.id IS NOT NULL THEN 'busy' WHEN g.ok THEN 'busy' ELSE 'lost' END)::text AS verdict,
-       g.now::timestamptz AS now, u.expires_at, u.deadline_at
-  FROM g LEFT JOIN u ON u.id = g.id
-    LEFT JOIN LATERAL (SELECT j.id FROM pawl.job j WHERE g.tid IS NULL AND j.shard = @shard::smallint AND j.id = g.id) b ON true;
+SELECT u.id::bigint AS id, 'done'::text AS verdict, u.now::timestamptz AS now, u.expires_at, u.deadline_at
+  FROM u
+UNION ALL
+SELECT g.id, CASE WHEN g.tid IS NULL AND b.id IS NOT NULL THEN 'busy' ELSE 'lost' END, g.now, NULL, NULL
+  FROM g LEFT JOIN LATERAL (SELECT j.id FROM pawl.job j WHERE g.tid IS NULL AND j.shard = @shard::smallint AND j.id >= g.id AND j.id <= g.id
+                             ORDER BY j.id LIMIT 1) b ON true
+ WHERE NOT g.ok;
 
 -- name: LockJob :one
 -- Waits (lock_timeout) for the job's row: the first half of a fence inside a transaction of the user's.
-SELECT j.state, j.owner, j.token, j.cursor_seq FROM pawl.job j WHERE j.shard = @shard::smallint AND j.id = @id FOR NO KEY UPDATE;
+SELECT j.state, j.owner, j.token, j.cursor_seq FROM pawl.job j
+ WHERE j.shard = @shard::smallint AND j.id >= @id AND j.id <= @id ORDER BY j.id LIMIT 1 FOR NO KEY UPDATE;
 
 -- name: LockRun :one
-SELECT r.id FROM pawl.run r WHERE r.shard = @shard::smallint AND r.id = @id FOR NO KEY UPDATE;
+SELECT r.id FROM pawl.run r
+ WHERE r.shard = @shard::smallint AND r.id >= @id AND r.id <= @id ORDER BY r.id LIMIT 1 FOR NO KEY UPDATE;
 
 -- name: ReadJob :one
 -- What stands there, when an answer was lost.
 SELECT j.state, j.owner, j.token, j.cursor_seq, j.expires_at, j.deadline_at, j.granted_at, j.effect_at, pawl.clock()::timestamptz AS now
-  FROM pawl.job j WHERE j.shard = @shard::smallint AND j.id = @id;
+  FROM pawl.job j WHERE j.shard = @shard::smallint AND j.id >= @id AND j.id <= @id ORDER BY j.id LIMIT 1;

@@ -12,12 +12,12 @@ SELECT pawl.clock(), @actor::text, 'cancel', r.shard, r.id, r.workflow, r.key, @
 RETURNING run_id::uuid AS run_id;
 
 -- name: RunState :one
-SELECT r.workflow, r.outcome, r.cancelling FROM pawl.run r WHERE r.shard = @shard::smallint AND r.id = @id;
+SELECT r.workflow, r.outcome, r.cancelling FROM pawl.run r WHERE r.shard = @shard::smallint AND r.id >= @id AND r.id <= @id ORDER BY r.id LIMIT 1;
 
 -- name: LockJobsOfRun :many
 -- Waits for the jobs of a run, then (LockRun) for the run.
 SELECT j.id, j.node, j.path, j.state, j.mode, j.token, j.refs, j.effect_at, j.effect_key FROM pawl.job j
- WHERE j.shard = @shard::smallint AND j.run_id = @run_id ORDER BY j.id FOR NO KEY UPDATE;
+ WHERE j.shard = @shard::smallint AND j.run_id >= @run_id AND j.run_id <= @run_id ORDER BY j.run_id, j.id FOR NO KEY UPDATE;
 
 -- name: ReplayJob :one
 -- A dead job is due again: same identity, budgets anew. With a corrected input (recorded in the history row, and
@@ -30,11 +30,15 @@ WITH u AS (
          effect_key = CASE WHEN @corrected::boolean THEN NULL ELSE j.effect_key END,
          effect_hash = CASE WHEN @corrected::boolean THEN NULL ELSE j.effect_hash END,
          effect_at = CASE WHEN @corrected::boolean THEN NULL ELSE j.effect_at END
-   WHERE j.shard = @shard::smallint AND j.id = @id AND j.state = 'dead' AND j.token = @token
-  RETURNING j.*
+    FROM (SELECT @shard::smallint AS shard, x.ctid AS tid FROM pawl.job x
+           WHERE x.shard = @shard::smallint AND x.id >= @id AND x.id <= @id ORDER BY x.id LIMIT 1) l
+   WHERE j.shard = @shard::smallint AND j.ctid = l.tid AND l.shard = @shard::smallint AND j.state = 'dead' AND j.token = @token
+  RETURNING j.shard, j.id, j.run_id, j.token, j.due_at, j.node, j.attempt, j.path, j.mode
 ), r AS (
-  UPDATE pawl.run r SET outcome = NULL, ended_at = NULL FROM u
-   WHERE r.shard = @shard::smallint AND r.id = u.run_id AND r.outcome = 'failed'
+  UPDATE pawl.run r SET outcome = NULL, ended_at = NULL
+    FROM u, LATERAL (SELECT q.ctid AS tid FROM pawl.run q
+                      WHERE q.shard = @shard::smallint AND q.id >= u.run_id AND q.id <= u.run_id ORDER BY q.id LIMIT 1) l
+   WHERE r.shard = @shard::smallint AND r.ctid = l.tid AND r.outcome = 'failed'
   RETURNING r.id
 ), h AS (
   INSERT INTO pawl.history (shard, run_id, job, token, ended_at, node, attempt, request, path, mode, from_state, to_state, event, writer,
@@ -54,9 +58,11 @@ WITH u AS (
      SET state = 'pending', mode = CASE WHEN @happened::boolean THEN 'settled' ELSE 'do' END, token = j.token + 1, due_at = pawl.clock(),
          lapses = 0, transients = 0, unknowns = 0, questions = 0, failed_at = NULL, uncertain_at = NULL, refs = @refs::text,
          effect_at = CASE WHEN j.effect_key IS NOT NULL AND NOT @happened::boolean THEN pawl.clock() ELSE j.effect_at END
-   WHERE j.shard = @shard::smallint AND j.id = @id AND j.token = @token
+    FROM (SELECT @shard::smallint AS shard, x.ctid AS tid FROM pawl.job x
+           WHERE x.shard = @shard::smallint AND x.id >= @id AND x.id <= @id ORDER BY x.id LIMIT 1) l
+   WHERE j.shard = @shard::smallint AND j.ctid = l.tid AND l.shard = @shard::smallint AND j.token = @token
      AND (j.state = 'uncertain' OR (j.state = 'pending' AND j.mode = 'ask'))
-  RETURNING j.*
+  RETURNING j.shard, j.id, j.run_id, j.token, j.due_at, j.node, j.attempt, j.path, j.mode
 ), h AS (
   INSERT INTO pawl.history (shard, run_id, job, token, ended_at, node, attempt, request, path, mode, from_state, to_state, event, writer,
                             actor, reason, evidence, encoding, output)

@@ -28,17 +28,17 @@ RETURNING run_id::uuid AS run_id;
 SELECT r.id, r.workflow, r.outcome, r.encoding, r.output, r.result_job, r.result_token
   FROM (SELECT unnest(@ids::uuid[]) AS id) i,
        LATERAL (SELECT q.id, q.workflow, q.outcome, q.encoding, q.output, q.result_job, q.result_token FROM pawl.run q
-                 WHERE q.shard = @shard::smallint AND q.id = i.id AND q.outcome IS NOT NULL) r;
+                 WHERE q.shard = @shard::smallint AND q.id >= i.id AND q.id <= i.id AND q.outcome IS NOT NULL ORDER BY q.id LIMIT 1) r;
 
 -- name: RunExists :one
-SELECT r.workflow FROM pawl.run r WHERE r.shard = @shard::smallint AND r.id = @id;
+SELECT r.workflow FROM pawl.run r WHERE r.shard = @shard::smallint AND r.id >= @id AND r.id <= @id ORDER BY r.id LIMIT 1;
 
 -- name: Outputs :many
 -- Recorded values, by key.
 SELECT h.run_id, h.job, h.token, h.encoding, h.output
   FROM (SELECT unnest(@runs::uuid[]) AS run_id, unnest(@jobs::bigint[]) AS job, unnest(@tokens::bigint[]) AS token) i,
        LATERAL (SELECT x.run_id, x.job, x.token, x.encoding, x.output FROM pawl.history x
-                 WHERE x.shard = @shard::smallint AND x.run_id = i.run_id AND x.job = i.job AND x.token = i.token) h;
+                 WHERE x.shard = @shard::smallint AND x.run_id = i.run_id AND x.job = i.job AND x.token = i.token LIMIT 1) h;
 
 -- name: OutputOfNode :many
 -- The slow way to an output that no longer is referred to: by place, newest first.
@@ -51,12 +51,14 @@ SELECT r.*, d.graph FROM pawl.run r JOIN pawl.definition d ON d.id = r.definitio
 
 -- name: JobsOfRun :many
 SELECT j.id, j.node, j.path, j.state, j.mode, j.attempt, j.token, j.expires_at, j.uncertain_at, j.code, j.questions, j.lapses, j.effect_key, j.refs,
-       least(j.due_at, '9999-01-01 00:00:00+00')::timestamptz AS due_at, c.done, c.total, pawl.clock()::timestamptz AS now,
+       least(j.due_at, '9999-01-01 00:00:00+00')::timestamptz AS due_at, CASE WHEN c.job IS NOT NULL THEN c.done END AS done, CASE WHEN c.job IS NOT NULL THEN c.total END AS total, pawl.clock()::timestamptz AS now,
        (j.state = 'pending' AND j.due_at <= pawl.now() AND NOT EXISTS (
           SELECT FROM pawl.session s, LATERAL (SELECT unnest(s.routes) AS route, unnest(s.floors) AS floor) k
            WHERE s.closed_at IS NULL AND s.expires_at > pawl.now() AND k.route = j.route AND j.node >= k.floor))::boolean AS stranded
-  FROM pawl.job j LEFT JOIN pawl.cursor c ON c.shard = j.shard AND c.job = j.id
- WHERE j.shard = @shard::smallint AND j.run_id = @run_id ORDER BY j.id;
+  FROM (SELECT x.id, x.node, x.path, x.state, x.mode, x.attempt, x.token, x.expires_at, x.uncertain_at, x.code, x.questions, x.lapses, x.effect_key, x.refs, x.due_at, x.route
+          FROM pawl.job x WHERE x.shard = @shard::smallint AND x.run_id >= @run_id AND x.run_id <= @run_id ORDER BY x.run_id, x.id LIMIT 100000) j
+  LEFT JOIN LATERAL (SELECT y.job, y.done, y.total FROM pawl.cursor y WHERE y.shard = @shard::smallint AND y.job = j.id LIMIT 1) c ON true
+ ORDER BY j.id;
 
 -- name: HistoryOfRun :many
 SELECT h.* FROM pawl.history h WHERE h.shard = @shard::smallint AND h.run_id = @run_id AND (h.job, h.token) > (@after_job::bigint, @after_token::bigint)

@@ -58,15 +58,15 @@ func (q *Queries) ReadCursor(ctx context.Context, arg ReadCursorParams) ([]ReadC
 const saveCursor = `-- name: SaveCursor :many
 WITH l AS MATERIALIZED (
   SELECT j.ctid AS tid, j.state, j.owner, j.token, j.expires_at, j.cursor_seq
-    FROM pawl.job j WHERE j.shard = $1::smallint AND j.id = $2 FOR NO KEY UPDATE
+    FROM pawl.job j WHERE j.shard = $1::smallint AND j.id >= $2 AND j.id <= $2 ORDER BY j.id LIMIT 1 FOR NO KEY UPDATE
 ), f AS MATERIALIZED (
-  SELECT l.tid, l.state, l.owner, l.token, l.expires_at, l.cursor_seq, pawl.clock() AS now FROM l
+  SELECT $1::smallint AS shard, l.tid, l.state, l.owner, l.token, l.expires_at, l.cursor_seq, pawl.clock() AS now FROM l
 ), u AS (
   UPDATE pawl.job j
      SET cursor_seq = j.cursor_seq + 1, lapses = 0, transients = 0, unknowns = 0, failed_at = NULL,
          expires_at = least(j.deadline_at, greatest(j.expires_at, pawl.after(f.now, $3::bigint)))
     FROM f
-   WHERE j.shard = $1::smallint AND j.ctid = f.tid AND f.state = 'running' AND f.owner = $4::uuid AND f.token = $5::bigint
+   WHERE j.shard = $1::smallint AND j.ctid = f.tid AND f.shard = $1::smallint AND f.state = 'running' AND f.owner = $4::uuid AND f.token = $5::bigint
      AND f.expires_at > f.now AND f.cursor_seq = $6::bigint
   RETURNING j.shard, j.id, j.cursor_seq, j.expires_at, j.deadline_at, f.now
 ), s AS (
@@ -139,9 +139,20 @@ func (q *Queries) SaveCursor(ctx context.Context, arg SaveCursorParams) ([]SaveC
 }
 
 const saveProgress = `-- name: SaveProgress :exec
+WITH l AS MATERIALIZED (
+  SELECT j.ctid AS tid, j.state, j.owner, j.token, j.expires_at
+    FROM pawl.job j WHERE j.shard = $4::smallint AND j.id >= $5 AND j.id <= $5 ORDER BY j.id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
+), f AS MATERIALIZED (
+  SELECT $4::smallint AS shard, l.tid, l.state, l.owner, l.token, l.expires_at, pawl.clock() AS now FROM l
+), u AS (
+  UPDATE pawl.job j SET expires_at = j.expires_at
+    FROM f
+   WHERE j.shard = $4::smallint AND j.ctid = f.tid AND f.shard = $4::smallint AND f.state = 'running' AND f.owner = $6::uuid
+     AND f.token = $7::bigint AND f.expires_at > f.now
+  RETURNING j.shard, j.id, j.cursor_seq, f.now
+)
 INSERT INTO pawl.cursor AS c (shard, job, seq, encoding, value, done, total, saved_at)
-SELECT j.shard, j.id, j.cursor_seq, $1::text, NULL, $2::bigint, $3::bigint, pawl.now()
-  FROM pawl.job j WHERE j.shard = $4::smallint AND j.id = $5 AND j.owner = $6::uuid AND j.token = $7
+SELECT u.shard, u.id, u.cursor_seq, $1::text, NULL, $2::bigint, $3::bigint, u.now FROM u
 ON CONFLICT (shard, job) DO UPDATE SET done = excluded.done, total = excluded.total, saved_at = excluded.saved_at
 `
 
@@ -155,7 +166,9 @@ type SaveProgressParams struct {
 	Token    int64
 }
 
-// For show only: what a long step said of its progress, between two cursors. It guards nothing and renews nothing.
+// For show only: what a long step said of its progress, between two cursors. It renews nothing, but is fenced like
+// every write of an attempt. The job's row is written too, unchanged: so a transition that has not seen the cursor's
+// new row can't take the job away from over it.
 func (q *Queries) SaveProgress(ctx context.Context, arg SaveProgressParams) error {
 	_, err := q.db.Exec(ctx, saveProgress,
 		arg.Encoding,

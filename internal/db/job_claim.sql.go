@@ -15,17 +15,17 @@ import (
 const claim = `-- name: Claim :many
 WITH c AS MATERIALIZED (
   SELECT x.tid
-    FROM (SELECT unnest($1::int[]) AS route, unnest($2::int[]) AS floor) r,
+    FROM (SELECT unnest($2::int[]) AS route, unnest($3::int[]) AS floor) r,
          LATERAL (SELECT j.ctid AS tid
                     FROM pawl.job j
-                   WHERE j.shard = $3::smallint AND j.route = r.route AND j.state = 'pending'
+                   WHERE j.shard = $1::smallint AND j.route = r.route AND j.state = 'pending'
                      AND j.due_at <= pawl.now() AND j.node >= r.floor
                    ORDER BY j.due_at, j.id
                    LIMIT $4::int
                      FOR NO KEY UPDATE SKIP LOCKED) x
    LIMIT $4::int
 ), n AS MATERIALIZED (
-  SELECT c.tid, pawl.clock() AS now FROM c
+  SELECT $1::smallint AS shard, c.tid, pawl.clock() AS now FROM c
    WHERE EXISTS (SELECT FROM pawl.session s WHERE s.id = $5::uuid AND s.closed_at IS NULL)
 ), u AS (
   UPDATE pawl.job j
@@ -34,7 +34,7 @@ WITH c AS MATERIALIZED (
          granted_at = n.now, expires_at = pawl.after(n.now, $6::bigint), deadline_at = pawl.after(n.now, $7::bigint),
          at_expiry = CASE j.mode WHEN 'ask' THEN 'ask' ELSE 'retry' END
     FROM n
-   WHERE j.shard = $3::smallint AND j.ctid = n.tid
+   WHERE j.shard = $1::smallint AND j.ctid = n.tid AND n.shard = $1::smallint
   RETURNING j.shard, j.id, j.run_id, j.token, j.cursor_seq, j.granted_at, j.failed_at, j.uncertain_at, j.effect_at, j.route,
             j.node, j.attempt, j.transients, j.unknowns, j.questions, j.effect_gen, j.mode, j.path, j.refs, j.effect_hash
 )
@@ -42,13 +42,13 @@ SELECT u.shard, u.id, u.run_id, u.token, u.cursor_seq, u.granted_at::timestamptz
        u.effect_at, u.route, u.node, u.attempt, u.transients, u.unknowns, u.questions, u.effect_gen, u.mode, u.path, u.refs,
        u.effect_hash, r.workflow, r.definition, r.key, r.ordering, r.generation, r.priority, r.encoding, r.input, r.cancelling
   FROM u, LATERAL (SELECT q.workflow, q.definition, q.key, q.ordering, q.generation, q.priority, q.encoding, q.input, q.cancelling
-                     FROM pawl.run q WHERE q.shard = u.shard AND q.id = u.run_id) r
+                     FROM pawl.run q WHERE q.shard = $1::smallint AND q.id >= u.run_id AND q.id <= u.run_id ORDER BY q.id LIMIT 1) r
 `
 
 type ClaimParams struct {
+	Shard     int16
 	Routes    []int32
 	Floors    []int32
-	Shard     int16
 	Most      int32
 	Owner     uuid.UUID
 	LeaseMs   int64
@@ -92,9 +92,9 @@ type ClaimRow struct {
 // the clock is read after locking. A closed session gets nothing.
 func (q *Queries) Claim(ctx context.Context, arg ClaimParams) ([]ClaimRow, error) {
 	rows, err := q.db.Query(ctx, claim,
+		arg.Shard,
 		arg.Routes,
 		arg.Floors,
-		arg.Shard,
 		arg.Most,
 		arg.Owner,
 		arg.LeaseMs,

@@ -15,13 +15,13 @@ import (
 const begin = `-- name: Begin :many
 
 WITH g AS MATERIALIZED (
-  SELECT i.id, i.lease_ms, i.runtime_ms, i.begun, i.at_expiry, i.new_key, i.new_hash, x.tid, t.now, t.ok, t.agrees
+  SELECT $1::smallint AS shard, i.id, i.lease_ms, i.runtime_ms, i.begun, i.at_expiry, i.new_key, i.new_hash, x.tid, t.now, t.ok, t.agrees
     FROM (SELECT unnest($2::bigint[]) AS id, unnest($3::bigint[]) AS token, unnest($4::bigint[]) AS lease_ms,
                  unnest($5::bigint[]) AS runtime_ms, unnest($6::boolean[]) AS begun, unnest($7::text[]) AS at_expiry,
                  unnest($8::bytea[]) AS new_key, unnest($9::bytea[]) AS new_hash) i
     LEFT JOIN LATERAL (SELECT j.ctid AS tid, j.state, j.owner, j.token, j.expires_at, j.effect_hash
-                         FROM pawl.job j WHERE j.shard = $1::smallint AND j.id = i.id
-                          FOR NO KEY UPDATE SKIP LOCKED) x ON true
+                         FROM pawl.job j WHERE j.shard = $1::smallint AND j.id >= i.id AND j.id <= i.id
+                        ORDER BY j.id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) x ON true
     CROSS JOIN LATERAL (SELECT c.now, coalesce(x.state = 'running' AND x.owner = $10::uuid AND x.token = i.token AND x.expires_at > c.now, false) AS ok,
                                (x.effect_hash IS NULL OR i.new_hash IS NULL OR x.effect_hash = i.new_hash) AS agrees
                           FROM (SELECT pawl.clock() AS now WHERE x.tid IS NULL OR x.tid IS NOT NULL) c) t -- naming x: after locking
@@ -34,14 +34,16 @@ WITH g AS MATERIALIZED (
          effect_key = coalesce(j.effect_key, g.new_key), effect_hash = coalesce(j.effect_hash, g.new_hash),
          effect_at = coalesce(j.effect_at, CASE WHEN g.new_key IS NOT NULL THEN g.now END)
     FROM g
-   WHERE j.shard = $1::smallint AND j.ctid = g.tid AND g.ok
-  RETURNING j.id, j.expires_at, j.deadline_at, j.effect_at, j.effect_hash
+   WHERE j.shard = $1::smallint AND j.ctid = g.tid AND g.shard = $1::smallint AND g.ok
+  RETURNING g.id, g.now, j.expires_at, j.deadline_at, j.effect_at, j.effect_hash
 )
-SELECT g.id, 
-       (CASE WHEN u.id IS NOT NULL THEN 'done' WHEN g.tid IS NULL AND b.id IS NOT NULL THEN 'busy' WHEN g.ok THEN 'busy' ELSE 'lost' END)::text AS verdict,
-       g.now::timestamptz AS now, u.expires_at, u.deadline_at, u.effect_at, u.effect_hash
-  FROM g LEFT JOIN u ON u.id = g.id
-    LEFT JOIN LATERAL (SELECT j.id FROM pawl.job j WHERE g.tid IS NULL AND j.shard = $1::smallint AND j.id = g.id) b ON true
+SELECT u.id::bigint AS id, 'done'::text AS verdict, u.now::timestamptz AS now, u.expires_at, u.deadline_at, u.effect_at, u.effect_hash
+  FROM u
+UNION ALL
+SELECT g.id, CASE WHEN g.tid IS NULL AND b.id IS NOT NULL THEN 'busy' ELSE 'lost' END, g.now, NULL, NULL, NULL, NULL
+  FROM g LEFT JOIN LATERAL (SELECT j.id FROM pawl.job j WHERE g.tid IS NULL AND j.shard = $1::smallint AND j.id >= g.id AND j.id <= g.id
+                             ORDER BY j.id LIMIT 1) b ON true
+ WHERE NOT g.ok
 `
 
 type BeginParams struct {
@@ -111,7 +113,8 @@ func (q *Queries) Begin(ctx context.Context, arg BeginParams) ([]BeginRow, error
 }
 
 const lockJob = `-- name: LockJob :one
-SELECT j.state, j.owner, j.token, j.cursor_seq FROM pawl.job j WHERE j.shard = $1::smallint AND j.id = $2 FOR NO KEY UPDATE
+SELECT j.state, j.owner, j.token, j.cursor_seq FROM pawl.job j
+ WHERE j.shard = $1::smallint AND j.id >= $2 AND j.id <= $2 ORDER BY j.id LIMIT 1 FOR NO KEY UPDATE
 `
 
 type LockJobParams struct {
@@ -140,7 +143,8 @@ func (q *Queries) LockJob(ctx context.Context, arg LockJobParams) (LockJobRow, e
 }
 
 const lockRun = `-- name: LockRun :one
-SELECT r.id FROM pawl.run r WHERE r.shard = $1::smallint AND r.id = $2 FOR NO KEY UPDATE
+SELECT r.id FROM pawl.run r
+ WHERE r.shard = $1::smallint AND r.id >= $2 AND r.id <= $2 ORDER BY r.id LIMIT 1 FOR NO KEY UPDATE
 `
 
 type LockRunParams struct {
@@ -157,7 +161,7 @@ func (q *Queries) LockRun(ctx context.Context, arg LockRunParams) (uuid.UUID, er
 
 const readJob = `-- name: ReadJob :one
 SELECT j.state, j.owner, j.token, j.cursor_seq, j.expires_at, j.deadline_at, j.granted_at, j.effect_at, pawl.clock()::timestamptz AS now
-  FROM pawl.job j WHERE j.shard = $1::smallint AND j.id = $2
+  FROM pawl.job j WHERE j.shard = $1::smallint AND j.id >= $2 AND j.id <= $2 ORDER BY j.id LIMIT 1
 `
 
 type ReadJobParams struct {
@@ -197,25 +201,27 @@ func (q *Queries) ReadJob(ctx context.Context, arg ReadJobParams) (ReadJobRow, e
 
 const renew = `-- name: Renew :many
 WITH g AS MATERIALIZED (
-  SELECT i.id, i.lease_ms, x.tid, t.now, t.ok
+  SELECT $1::smallint AS shard, i.id, i.lease_ms, x.tid, t.now, t.ok
     FROM (SELECT unnest($2::bigint[]) AS id, unnest($3::bigint[]) AS token, unnest($4::bigint[]) AS lease_ms) i
     LEFT JOIN LATERAL (SELECT j.ctid AS tid, j.state, j.owner, j.token, j.expires_at
-                         FROM pawl.job j WHERE j.shard = $1::smallint AND j.id = i.id
-                          FOR NO KEY UPDATE SKIP LOCKED) x ON true
+                         FROM pawl.job j WHERE j.shard = $1::smallint AND j.id >= i.id AND j.id <= i.id
+                        ORDER BY j.id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) x ON true
     CROSS JOIN LATERAL (SELECT c.now, coalesce(x.state = 'running' AND x.owner = $5::uuid AND x.token = i.token AND x.expires_at > c.now, false) AS ok
                           FROM (SELECT pawl.clock() AS now WHERE x.tid IS NULL OR x.tid IS NOT NULL) c) t -- naming x: after locking
 ), u AS (
   UPDATE pawl.job j
      SET expires_at = least(j.deadline_at, greatest(j.expires_at, pawl.after(g.now, g.lease_ms)))
     FROM g
-   WHERE j.shard = $1::smallint AND j.ctid = g.tid AND g.ok
-  RETURNING j.id, j.expires_at, j.deadline_at
+   WHERE j.shard = $1::smallint AND j.ctid = g.tid AND g.shard = $1::smallint AND g.ok
+  RETURNING g.id, g.now, j.expires_at, j.deadline_at
 )
-SELECT g.id, 
-       (CASE WHEN u.id IS NOT NULL THEN 'done' WHEN g.tid IS NULL AND b.id IS NOT NULL THEN 'busy' WHEN g.ok THEN 'busy' ELSE 'lost' END)::text AS verdict,
-       g.now::timestamptz AS now, u.expires_at, u.deadline_at
-  FROM g LEFT JOIN u ON u.id = g.id
-    LEFT JOIN LATERAL (SELECT j.id FROM pawl.job j WHERE g.tid IS NULL AND j.shard = $1::smallint AND j.id = g.id) b ON true
+SELECT u.id::bigint AS id, 'done'::text AS verdict, u.now::timestamptz AS now, u.expires_at, u.deadline_at
+  FROM u
+UNION ALL
+SELECT g.id, CASE WHEN g.tid IS NULL AND b.id IS NOT NULL THEN 'busy' ELSE 'lost' END, g.now, NULL, NULL
+  FROM g LEFT JOIN LATERAL (SELECT j.id FROM pawl.job j WHERE g.tid IS NULL AND j.shard = $1::smallint AND j.id >= g.id AND j.id <= g.id
+                             ORDER BY j.id LIMIT 1) b ON true
+ WHERE NOT g.ok
 `
 
 type RenewParams struct {

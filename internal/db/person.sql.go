@@ -133,7 +133,7 @@ func (q *Queries) LateOutput(ctx context.Context, arg LateOutputParams) ([]LateO
 
 const lockJobsOfRun = `-- name: LockJobsOfRun :many
 SELECT j.id, j.node, j.path, j.state, j.mode, j.token, j.refs, j.effect_at, j.effect_key FROM pawl.job j
- WHERE j.shard = $1::smallint AND j.run_id = $2 ORDER BY j.id FOR NO KEY UPDATE
+ WHERE j.shard = $1::smallint AND j.run_id >= $2 AND j.run_id <= $2 ORDER BY j.run_id, j.id FOR NO KEY UPDATE
 `
 
 type LockJobsOfRunParams struct {
@@ -193,11 +193,15 @@ WITH u AS (
          effect_key = CASE WHEN $2::boolean THEN NULL ELSE j.effect_key END,
          effect_hash = CASE WHEN $2::boolean THEN NULL ELSE j.effect_hash END,
          effect_at = CASE WHEN $2::boolean THEN NULL ELSE j.effect_at END
-   WHERE j.shard = $3::smallint AND j.id = $4 AND j.state = 'dead' AND j.token = $5
-  RETURNING j.shard, j.id, j.run_id, j.token, j.cursor_seq, j.due_at, j.granted_at, j.expires_at, j.deadline_at, j.failed_at, j.uncertain_at, j.effect_at, j.owner, j.route, j.node, j.attempt, j.lapses, j.transients, j.unknowns, j.questions, j.effect_gen, j.begun, j.state, j.mode, j.at_expiry, j.path, j.refs, j.code, j.effect_key, j.effect_hash
+    FROM (SELECT $3::smallint AS shard, x.ctid AS tid FROM pawl.job x
+           WHERE x.shard = $3::smallint AND x.id >= $5 AND x.id <= $5 ORDER BY x.id LIMIT 1) l
+   WHERE j.shard = $3::smallint AND j.ctid = l.tid AND l.shard = $3::smallint AND j.state = 'dead' AND j.token = $4
+  RETURNING j.shard, j.id, j.run_id, j.token, j.due_at, j.node, j.attempt, j.path, j.mode
 ), r AS (
-  UPDATE pawl.run r SET outcome = NULL, ended_at = NULL FROM u
-   WHERE r.shard = $3::smallint AND r.id = u.run_id AND r.outcome = 'failed'
+  UPDATE pawl.run r SET outcome = NULL, ended_at = NULL
+    FROM u, LATERAL (SELECT q.ctid AS tid FROM pawl.run q
+                      WHERE q.shard = $3::smallint AND q.id >= u.run_id AND q.id <= u.run_id ORDER BY q.id LIMIT 1) l
+   WHERE r.shard = $3::smallint AND r.ctid = l.tid AND r.outcome = 'failed'
   RETURNING r.id
 ), h AS (
   INSERT INTO pawl.history (shard, run_id, job, token, ended_at, node, attempt, request, path, mode, from_state, to_state, event, writer,
@@ -214,8 +218,8 @@ type ReplayJobParams struct {
 	Refs      string
 	Corrected bool
 	Shard     int16
-	ID        int64
 	Token     int64
+	ID        int64
 	Request   uuid.UUID
 	Actor     string
 	Reason    string
@@ -227,7 +231,7 @@ type ReplayJobParams struct {
 type ReplayJobRow struct {
 	ID       int64
 	Token    int64
-	Reopened bool
+	Reopened *bool
 }
 
 // A dead job is due again: same identity, budgets anew. With a corrected input (recorded in the history row, and
@@ -237,8 +241,8 @@ func (q *Queries) ReplayJob(ctx context.Context, arg ReplayJobParams) (ReplayJob
 		arg.Refs,
 		arg.Corrected,
 		arg.Shard,
-		arg.ID,
 		arg.Token,
+		arg.ID,
 		arg.Request,
 		arg.Actor,
 		arg.Reason,
@@ -257,9 +261,11 @@ WITH u AS (
      SET state = 'pending', mode = CASE WHEN $1::boolean THEN 'settled' ELSE 'do' END, token = j.token + 1, due_at = pawl.clock(),
          lapses = 0, transients = 0, unknowns = 0, questions = 0, failed_at = NULL, uncertain_at = NULL, refs = $2::text,
          effect_at = CASE WHEN j.effect_key IS NOT NULL AND NOT $1::boolean THEN pawl.clock() ELSE j.effect_at END
-   WHERE j.shard = $3::smallint AND j.id = $4 AND j.token = $5
+    FROM (SELECT $3::smallint AS shard, x.ctid AS tid FROM pawl.job x
+           WHERE x.shard = $3::smallint AND x.id >= $5 AND x.id <= $5 ORDER BY x.id LIMIT 1) l
+   WHERE j.shard = $3::smallint AND j.ctid = l.tid AND l.shard = $3::smallint AND j.token = $4
      AND (j.state = 'uncertain' OR (j.state = 'pending' AND j.mode = 'ask'))
-  RETURNING j.shard, j.id, j.run_id, j.token, j.cursor_seq, j.due_at, j.granted_at, j.expires_at, j.deadline_at, j.failed_at, j.uncertain_at, j.effect_at, j.owner, j.route, j.node, j.attempt, j.lapses, j.transients, j.unknowns, j.questions, j.effect_gen, j.begun, j.state, j.mode, j.at_expiry, j.path, j.refs, j.code, j.effect_key, j.effect_hash
+  RETURNING j.shard, j.id, j.run_id, j.token, j.due_at, j.node, j.attempt, j.path, j.mode
 ), h AS (
   INSERT INTO pawl.history (shard, run_id, job, token, ended_at, node, attempt, request, path, mode, from_state, to_state, event, writer,
                             actor, reason, evidence, encoding, output)
@@ -275,8 +281,8 @@ type ResolveJobParams struct {
 	Happened bool
 	Refs     string
 	Shard    int16
-	ID       int64
 	Token    int64
+	ID       int64
 	Request  uuid.UUID
 	Actor    string
 	Reason   string
@@ -297,8 +303,8 @@ func (q *Queries) ResolveJob(ctx context.Context, arg ResolveJobParams) (Resolve
 		arg.Happened,
 		arg.Refs,
 		arg.Shard,
-		arg.ID,
 		arg.Token,
+		arg.ID,
 		arg.Request,
 		arg.Actor,
 		arg.Reason,
@@ -312,7 +318,7 @@ func (q *Queries) ResolveJob(ctx context.Context, arg ResolveJobParams) (Resolve
 }
 
 const runState = `-- name: RunState :one
-SELECT r.workflow, r.outcome, r.cancelling FROM pawl.run r WHERE r.shard = $1::smallint AND r.id = $2
+SELECT r.workflow, r.outcome, r.cancelling FROM pawl.run r WHERE r.shard = $1::smallint AND r.id >= $2 AND r.id <= $2 ORDER BY r.id LIMIT 1
 `
 
 type RunStateParams struct {

@@ -212,12 +212,14 @@ func (q *Queries) HistoryOfRun(ctx context.Context, arg HistoryOfRunParams) ([]P
 
 const jobsOfRun = `-- name: JobsOfRun :many
 SELECT j.id, j.node, j.path, j.state, j.mode, j.attempt, j.token, j.expires_at, j.uncertain_at, j.code, j.questions, j.lapses, j.effect_key, j.refs,
-       least(j.due_at, '9999-01-01 00:00:00+00')::timestamptz AS due_at, c.done, c.total, pawl.clock()::timestamptz AS now,
+       least(j.due_at, '9999-01-01 00:00:00+00')::timestamptz AS due_at, CASE WHEN c.job IS NOT NULL THEN c.done END AS done, CASE WHEN c.job IS NOT NULL THEN c.total END AS total, pawl.clock()::timestamptz AS now,
        (j.state = 'pending' AND j.due_at <= pawl.now() AND NOT EXISTS (
           SELECT FROM pawl.session s, LATERAL (SELECT unnest(s.routes) AS route, unnest(s.floors) AS floor) k
            WHERE s.closed_at IS NULL AND s.expires_at > pawl.now() AND k.route = j.route AND j.node >= k.floor))::boolean AS stranded
-  FROM pawl.job j LEFT JOIN pawl.cursor c ON c.shard = j.shard AND c.job = j.id
- WHERE j.shard = $1::smallint AND j.run_id = $2 ORDER BY j.id
+  FROM (SELECT x.id, x.node, x.path, x.state, x.mode, x.attempt, x.token, x.expires_at, x.uncertain_at, x.code, x.questions, x.lapses, x.effect_key, x.refs, x.due_at, x.route
+          FROM pawl.job x WHERE x.shard = $1::smallint AND x.run_id >= $2 AND x.run_id <= $2 ORDER BY x.run_id, x.id LIMIT 100000) j
+  LEFT JOIN LATERAL (SELECT y.job, y.done, y.total FROM pawl.cursor y WHERE y.shard = $1::smallint AND y.job = j.id LIMIT 1) c ON true
+ ORDER BY j.id
 `
 
 type JobsOfRunParams struct {
@@ -448,7 +450,7 @@ const outcomes = `-- name: Outcomes :many
 SELECT r.id, r.workflow, r.outcome, r.encoding, r.output, r.result_job, r.result_token
   FROM (SELECT unnest($1::uuid[]) AS id) i,
        LATERAL (SELECT q.id, q.workflow, q.outcome, q.encoding, q.output, q.result_job, q.result_token FROM pawl.run q
-                 WHERE q.shard = $2::smallint AND q.id = i.id AND q.outcome IS NOT NULL) r
+                 WHERE q.shard = $2::smallint AND q.id >= i.id AND q.id <= i.id AND q.outcome IS NOT NULL ORDER BY q.id LIMIT 1) r
 `
 
 type OutcomesParams struct {
@@ -544,7 +546,7 @@ const outputs = `-- name: Outputs :many
 SELECT h.run_id, h.job, h.token, h.encoding, h.output
   FROM (SELECT unnest($1::uuid[]) AS run_id, unnest($2::bigint[]) AS job, unnest($3::bigint[]) AS token) i,
        LATERAL (SELECT x.run_id, x.job, x.token, x.encoding, x.output FROM pawl.history x
-                 WHERE x.shard = $4::smallint AND x.run_id = i.run_id AND x.job = i.job AND x.token = i.token) h
+                 WHERE x.shard = $4::smallint AND x.run_id = i.run_id AND x.job = i.job AND x.token = i.token LIMIT 1) h
 `
 
 type OutputsParams struct {
@@ -629,7 +631,7 @@ func (q *Queries) ReleaseKey(ctx context.Context, arg ReleaseKeyParams) (uuid.UU
 }
 
 const runExists = `-- name: RunExists :one
-SELECT r.workflow FROM pawl.run r WHERE r.shard = $1::smallint AND r.id = $2
+SELECT r.workflow FROM pawl.run r WHERE r.shard = $1::smallint AND r.id >= $2 AND r.id <= $2 ORDER BY r.id LIMIT 1
 `
 
 type RunExistsParams struct {

@@ -160,7 +160,7 @@ CREATE TABLE pawl.job (
 CREATE INDEX job_ready ON pawl.job (shard, route, due_at, id) WHERE state = 'pending';
 CREATE INDEX job_running ON pawl.job (shard, id) WHERE state = 'running';
 CREATE INDEX job_uncertain ON pawl.job (shard, due_at, id) WHERE state = 'uncertain';
-CREATE INDEX job_run ON pawl.job (shard, run_id);
+CREATE INDEX job_run ON pawl.job (shard, run_id, id);
 
 -- The typed position inside a long step, and the progress it reports. Gone when the step is done.
 CREATE TABLE pawl.cursor (
@@ -320,7 +320,7 @@ BEGIN
     FOR k IN SELECT u.ord, u.shard, u.key, u.id, sha256(u.input) AS hash, e.run_id AS old, e.input_hash, e.released, e.generation
                FROM unnest(shards, a_keys, ids, a_inputs) WITH ORDINALITY AS u(shard, key, id, input, ord),
                     LATERAL (SELECT * FROM pawl.key e WHERE e.shard = u.shard AND e.workflow = a_workflow
-                                AND e.ordering = a_ordering AND e.key = u.key) e
+                                AND e.ordering = a_ordering AND e.key = u.key LIMIT 1) e
               WHERE u.key IS NOT NULL AND e.run_id <> u.id ORDER BY u.shard, u.key, u.ord LOOP
       IF k.released OR reuse IS NOT NULL THEN -- the run's row first: lock order
         SELECT x.outcome, x.ended_at INTO r FROM pawl.run x WHERE x.shard = k.shard AND x.id = k.old FOR NO KEY UPDATE;
