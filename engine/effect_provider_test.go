@@ -179,13 +179,6 @@ func (b *effBank) sent(order string) int {
 	return b.asked[order]
 }
 
-// forgetKeys clears the memory of keys; the ledger stays.
-func (b *effBank) forgetKeys() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	clear(b.memory)
-}
-
 var errEffDeclined = errors.New("declined")
 
 // charge is a step's body: only a refusal is definite.

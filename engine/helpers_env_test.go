@@ -149,14 +149,6 @@ func envInfo(t testing.TB, e *engine.Engine, id string) engine.RunInfo {
 	return info
 }
 
-// envEvents is a run's history in short: "step event" for each transition.
-func envEvents(info engine.RunInfo) (events []string) {
-	for _, h := range info.History {
-		events = append(events, h.Step+" "+h.Event)
-	}
-	return events
-}
-
 // envSQL runs statements and, if there is a row, returns its one value.
 func envSQL[T any](t testing.TB, pool *pgxpool.Pool, sql string, args ...any) (v T) {
 	t.Helper()

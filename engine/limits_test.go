@@ -17,7 +17,7 @@ const limitPayload = 1 << 20
 // limitTexts is text that breaks somebody's database somewhere.
 var limitTexts = map[string]string{
 	"a NUL":           "before\x00after",
-	"4-byte runes":    "pawl 🦀 \U0001F469‍🔧 𐍈",
+	"4-byte runes":    "pawl 🦀 \U0001F469\u200d🔧 𐍈",
 	"quotes":          `it's "quoted" \ $1 $$ {} %s; DROP TABLE pawl.run; --`,
 	"a real U+FFFD":   "was it \ufffd?",
 	"escapes":         `\u0000 \ufffd \n`,

@@ -28,8 +28,6 @@ type worker struct {
 	bindings map[int64]*binding
 	ways     []way // by priority, high first
 	targets  map[target]int32
-	ids      []int32
-	floors   []int32
 	beaten   moment // before the request that renewed the session last
 
 	commits *group[*change]

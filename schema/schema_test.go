@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -262,7 +263,9 @@ func TestRefusedLater(t *testing.T) {
 	if err := schema.Apply(t.Context(), conn(t, pool), next(t, "UPDATE pawl.meta SET oldest_code = 2")); !errors.Is(err, schema.ErrSchema) {
 		t.Errorf("Apply: %v", err)
 	}
-	if err := e.Work(t.Context()); !errors.Is(err, engine.ErrSchema) || !strings.Contains(err.Error(), "deploy a newer release") {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // it would work, were it not refused
+	defer cancel()
+	if err := e.Work(ctx); !errors.Is(err, engine.ErrSchema) || !strings.Contains(err.Error(), "deploy a newer release") {
 		t.Errorf("Work: %v", err)
 	}
 }
