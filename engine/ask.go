@@ -24,7 +24,7 @@ func (w *worker) ask(l *lease, g *grant, step *plan.Step, in any, key []byte) *c
 		c.delay = person
 		return c
 	}
-	ctx, cancel := context.WithTimeout(l.ctx, min(step.MaxRuntime, defaultLease)-2*margin(defaultLease))
+	ctx, cancel := context.WithTimeout(l.ctx, defaultLease-2*margin(defaultLease))
 	defer cancel()
 	ctx = plan.WithAttempt(ctx, &plan.Attempt{Key: keyText(key), Number: int(g.attempt), Acknowledge: func(context.Context) error { return context.Cause(l.ctx) },
 		Late: func() ([]byte, bool) {

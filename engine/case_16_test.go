@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/pawlworks/pawl/engine"
 	"github.com/pawlworks/pawl/internal/pgproxy"
@@ -17,13 +16,14 @@ import (
 var early = steps.Declare[int, int]("early")
 
 // TestCase16: jobs that a process starts and takes while it starts up itself
-// are not orphans. Many workers start at once, each with runs of its own begun
-// around that moment, which go on until all have swept; every step runs once,
-// in its first attempt.
+// are not orphans, nor are those of others who work already. Workers start one
+// after the other, each with runs of its own begun around that moment; the
+// first step of each goes on until all have swept. Every step runs once, in
+// its first attempt.
 func TestCase16(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.Database(t)
-	const processes, each = 8, 12
+	const processes, each = 5, 12
 	var calls, sweeping atomic.Int64
 	swept := make(chan struct{})
 	define := func() steps.Definition {
@@ -38,60 +38,40 @@ func TestCase16(t *testing.T) {
 		two := steps.New("two", func(_ context.Context, n int) (int, error) { calls.Add(1); return n + 1, nil })
 		return early.Define(func(f *steps.Flow, in steps.Ref[int]) steps.Ref[int] { return two.Do(f, one.Do(f, in)) })
 	}
-	envEngine(t, envPool(t, dsn), engine.Config{Workflows: []steps.Definition{define()}}) // the workflow is known
+	starter := envEngine(t, envPool(t, dsn), engine.Config{Workflows: []steps.Definition{define()}}) // the workflow is known
 	var mu sync.Mutex
 	var runs []engine.Run[int]
-	var all sync.WaitGroup
-	var some *engine.Engine
+	var starts sync.WaitGroup
 	for p := range processes {
-		pool, proxy := envProxied(t, dsn) // a process has its own
+		pool, proxy := envProxied(t, dsn)
 		var once sync.Once
 		proxy.OnExecute(func(sql string) pgproxy.Action {
-			if envStatement(sql, "Recover") { // begins, and takes a moment
-				once.Do(func() {
-					if sweeping.Add(1) == processes {
-						time.AfterFunc(200*time.Millisecond, func() { close(swept) })
-					}
-				})
+			if envStatement(sql, "AskDue") { // the next loop to begin: recovery has, and takes a moment
+				once.Do(func() { sweeping.Add(1) })
 			}
 			return pgproxy.Pass
 		})
-		all.Go(func() {
-			starter, err := engine.New(t.Context(), pool, engine.Config{}) // the contract only
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			var starts sync.WaitGroup
-			starts.Go(func() {
-				for i := range each {
-					r, err := engine.Start(t.Context(), starter, early, i, engine.Key(fmt.Sprint(p, "-", i)))
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					mu.Lock()
-					runs = append(runs, r)
-					mu.Unlock()
+		starts.Go(func() {
+			for i := range each {
+				r, err := engine.Start(context.Background(), starter, early, i, engine.Key(fmt.Sprint(p, "-", i)))
+				if err != nil {
+					t.Error(err)
+					return
 				}
-			})
-			e, err := engine.New(t.Context(), pool, engine.Config{Workflows: []steps.Definition{define()}})
-			if err != nil {
-				t.Error(err)
-				return
+				mu.Lock()
+				runs = append(runs, r)
+				mu.Unlock()
 			}
-			work(t, e)
-			mu.Lock()
-			some = e
-			mu.Unlock()
-			starts.Wait()
 		})
+		work(t, envEngine(t, pool, engine.Config{Workflows: []steps.Definition{define()}}))
+		envUntil(t, "steps run", func() bool { return calls.Load() > int64(p*each) && sweeping.Load() > int64(p) })
 	}
-	all.Wait()
+	starts.Wait()
+	envUntil(t, "all steps run", func() bool { return calls.Load() >= processes*each })
+	close(swept)
 	for _, r := range runs {
-		envResult(t, some, r)
-		info := envInfo(t, some, r.ID)
-		for _, h := range info.History {
+		envResult(t, starter, r)
+		for _, h := range envInfo(t, starter, r.ID).History {
 			if h.Event != "completed" || h.Attempt != 1 {
 				t.Errorf("run %s: %+v", r.ID, h)
 			}

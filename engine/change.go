@@ -143,7 +143,7 @@ func (g *grant) failed(step *plan.Step, begun bool, e *steps.Error) *change {
 		effect, transient, unknown = step.Effect, step.Transient, step.Unknown
 	}
 	external := effect == plan.LookUp || effect == plan.Manual
-	if external && begun && (!e.Marked() || e.Class == steps.ClassUncertain) {
+	if external && begun && (!e.Marked() || e.Class == steps.ClassUncertain || e.Class == steps.ClassUnknown) {
 		return g.unsure(firstQuestion(step), e)
 	}
 	switch e.Class {

@@ -53,12 +53,20 @@ func (c *cursor) params(v []byte) db.SaveCursorParams {
 	return p
 }
 
+// refuse: of an effect that may have happened the engine's own error says nothing.
+func (c *cursor) refuse(code string, err error) error {
+	if c.l.begun.Load() {
+		return &steps.Error{Class: steps.ClassUncertain, Code: code, Err: err}
+	}
+	return steps.Permanent(code, err)
+}
+
 func (c *cursor) check(v []byte) error {
 	if err := context.Cause(c.l.ctx); err != nil {
 		return err
 	}
 	if most := c.w.e.config.MaxPayload; len(v) > most {
-		return steps.Permanent("TOO_LARGE", fmt.Errorf("%w: the cursor of step %q has %d bytes, more than %d", ErrTooLarge, c.g.name(), len(v), most))
+		return c.refuse("TOO_LARGE", fmt.Errorf("%w: the cursor of step %q has %d bytes, more than %d", ErrTooLarge, c.g.name(), len(v), most))
 	}
 	return nil
 }
@@ -75,7 +83,7 @@ func (c *cursor) Commit(ctx context.Context, v []byte) error {
 			return c.moved(v, sent, rows[0].ExpiresAt.Sub(*rows[0].Now))
 		}
 		if err != nil && refused(err) {
-			return steps.Permanent("BAD_VALUE", fmt.Errorf("PostgreSQL refuses the cursor of step %q: %w", c.g.name(), err))
+			return c.refuse("BAD_VALUE", fmt.Errorf("PostgreSQL refuses the cursor of step %q: %w", c.g.name(), err))
 		}
 		switch wrote, e := c.wrote(); {
 		case e != nil && !errors.Is(e, errAgain) && !errors.Is(e, errDown):

@@ -157,7 +157,7 @@ func (e *Engine) register(ctx context.Context, d *plan.Definition) error {
 		return err
 	}
 	// Only now may runs be started by it: their first job needs its route.
-	if err := e.db.Activate(ctx, id); err != nil {
+	if err := e.db.Activate(ctx, db.ActivateParams{ID: id, Queue: d.Nodes[0].Step.Queue}); err != nil {
 		return err
 	}
 	e.code[d.Workflow], e.own[id] = d, d

@@ -137,7 +137,11 @@ func (g *grant) effect(step *plan.Step, in any) (key, hash []byte, c *change) {
 	}
 	b, err := encode(in)
 	if err != nil {
-		return nil, nil, g.dead(steps.Classify(steps.Permanent("ENCODE", err)))
+		e := steps.Classify(steps.Permanent("ENCODE", err))
+		if g.mode == modeAsk { // what is unknown stays so
+			return nil, nil, g.unsure(person, e)
+		}
+		return nil, nil, g.dead(e)
 	}
 	sum := sha256.Sum256(b)
 	if g.effectHash != nil && !bytes.Equal(g.effectHash, sum[:]) {

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -196,4 +197,22 @@ func effHurried(t testing.TB, pool *pgxpool.Pool, e *engine.Engine, id string, w
 		return slices.Contains(want, info.State)
 	})
 	return info
+}
+
+// effLog is what a logger has written.
+type effLog struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *effLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *effLog) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -153,7 +154,9 @@ func TestStartSQL(t *testing.T) {
 	ctx := context.Background()
 	pool := effPool(t, pgtest.Database(t))
 	w := steps.Declare[string, string]("from-sql")
-	e := effEngine(t, pool, engine.Config{Session: time.Second, Workflows: []steps.Definition{w.Of(steps.New("step", func(_ context.Context, s string) (string, error) { return s, nil }))}})
+	log := &effLog{}
+	e := effEngine(t, pool, engine.Config{Session: time.Second, Logger: slog.New(slog.NewTextHandler(log, nil)),
+		Workflows: []steps.Definition{w.Of(steps.New("step", func(_ context.Context, s string) (string, error) { return s, nil }))}})
 	start := func(args string, values ...any) (id string, err error) {
 		err = pool.QueryRow(ctx, "SELECT pawl.start("+args+")", values...).Scan(&id)
 		return id, err
@@ -182,18 +185,19 @@ func TestStartSQL(t *testing.T) {
 		t.Errorf("%d runs were started by calls that failed", n)
 	}
 	// Far in the future, and never: neither may stand in a worker's way.
-	for _, due := range []string{"infinity", "200000-01-01", "9999-12-31"} {
-		if _, err := start("'from-sql', '\"never\"', due_at => $1::text::timestamptz", due); err != nil {
+	// Each has a priority, and so a route, of its own: what is due first there.
+	for i, due := range []string{"infinity", "200000-01-01", "9999-12-31"} {
+		if _, err := start("'from-sql', '\"never\"', due_at => $1::text::timestamptz, priority => $2", due, i+1); err != nil {
 			t.Logf("due at %s: %v", due, err) // refused at once is as good
 		}
 	}
-	if _, err := start("'from-sql', '\"at once\"', key => 'past', due_at => '-infinity'"); err != nil {
+	if _, err := start("'from-sql', '\"at once\"', key => 'past', due_at => '-infinity', priority => 0"); err != nil {
 		t.Error(err)
 	}
 	work(t, e)
 	want := map[string]string{}
 	for text, quoted := range map[string]string{"plain": `"plain"`, "a\x00b": `"a\u0000b"`, "it's 🦀": `"it's 🦀"`, "spaced": ` "spaced" `, strings.Repeat("x", 400): `"` + strings.Repeat("x", 400) + `"`} {
-		id, err := start("'from-sql', $1::json, key => $2, tags => ARRAY['a', 'b']", quoted, "key of "+strings.ReplaceAll(text, "\x00", ""))
+		id, err := start("'from-sql', $1::json, key => $2, tags => ARRAY['a', 'b'], priority => 0", quoted, "key of "+strings.ReplaceAll(text, "\x00", ""))
 		if err != nil {
 			t.Fatalf("%q: %v", text, err)
 		}
@@ -224,12 +228,12 @@ func TestStartSQL(t *testing.T) {
 	if r, err := engine.Start(ctx, e, w, "plain", engine.Key("key of plain")); err != nil || r.ID != id {
 		t.Errorf("the same start from Go: %+v, %v", r, err)
 	}
-	// The worker has lived through all of it under one session: a row that it
-	// could not read would have cost it that.
+	// A row that the pulse could not read would be the end of every worker.
 	effUntil(t, "the session to be renewed some times", func() bool {
 		return effScan[bool](t, pool, "SELECT bool_or(expires_at > started_at + interval '3 seconds') FROM pawl.session")
 	})
-	if n := effScan[int](t, pool, "SELECT count(*) FROM pawl.session"); n != 1 {
-		t.Errorf("%d sessions", n)
+	effSuccess(t, e, effStart(t, e, w, "afterwards"))
+	if text := log.text(); strings.Contains(text, "Infinity") {
+		t.Errorf("the worker could not read what it found:\n%.2000s", text)
 	}
 }

@@ -35,7 +35,8 @@ func (b By) check() error {
 
 // Cancel asks for the end of a run. What waits ends at once, a running step
 // has its context cancelled with steps.ErrCancelled, and an effect whose
-// outcome is unknown is settled first; a run whose last step completes
+// outcome is unknown is settled first (one that is Idempotent is not waited for:
+// it may have happened); a run whose last step completes
 // meanwhile has succeeded. The wish is durable when Cancel returns; Wait tells
 // when the run has ended. Cancelling twice is no error; a run that has ended
 // gives ErrState.
@@ -86,11 +87,13 @@ func WithInput(in any) ReplayOption {
 
 // Replay tries the dead step of a failed run again: same run, same place, same
 // history, budgets anew. The run is open again, durably, when Replay returns.
-// ErrState if it has no dead step.
+// ErrState if it has no dead step, or if its key has started another run since.
 func (e *Engine) Replay(ctx context.Context, id string, by By, opts ...ReplayOption) error {
 	var o replaying
 	for _, opt := range opts {
-		opt(&o)
+		if opt != nil {
+			opt(&o)
+		}
 	}
 	var input []byte
 	if o.corrected {
@@ -100,6 +103,10 @@ func (e *Engine) Replay(ctx context.Context, id string, by By, opts ...ReplayOpt
 		}
 		input = b
 	}
+	places, err := e.places(ctx, id)
+	if err != nil {
+		return err
+	}
 	return e.act(ctx, id, by, func(q *db.Queries, shard int16, jobs []db.LockJobsOfRunRow) error {
 		for _, j := range jobs {
 			if j.State != stateDead {
@@ -107,6 +114,15 @@ func (e *Engine) Replay(ctx context.Context, id string, by By, opts ...ReplayOpt
 			}
 			rs, err := parseRefs(j.Refs)
 			if err != nil {
+				return err
+			}
+			if o.corrected && j.Mode == modeSettled {
+				return fmt.Errorf("%w: run %s: a person has said that the effect of its dead step happened; it takes no other input", ErrState, id)
+			}
+			if o.corrected && int(j.Node) >= places {
+				return fmt.Errorf("%w: run %s is dead where its result is made, which takes no input of its own", ErrState, id)
+			}
+			if err := e.newest(ctx, q, shard, id); err != nil {
 				return err
 			}
 			if o.corrected {
@@ -118,6 +134,39 @@ func (e *Engine) Replay(ctx context.Context, id string, by By, opts ...ReplayOpt
 		}
 		return fmt.Errorf("%w: run %s has no dead step to replay", ErrState, id)
 	})
+}
+
+// places is how many steps the run's graph has.
+func (e *Engine) places(ctx context.Context, id string) (int, error) {
+	u, err := e.parse(id)
+	if err != nil {
+		return 0, err
+	}
+	r, err := e.db.GetRun(ctx, db.GetRunParams{Shard: shardIn(u), ID: u})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, fmt.Errorf("%w: run %s", ErrNotFound, id)
+	} else if err != nil {
+		return 0, fmt.Errorf("pawl: reading run %s: %w", id, err)
+	}
+	g, err := decodeGraph(r.Graph)
+	return len(g.Steps), err
+}
+
+// newest refuses a run whose key has started another since: two of one key
+// would do everything twice, under different idempotency keys.
+func (e *Engine) newest(ctx context.Context, q *db.Queries, shard int16, id string) error {
+	u, err := e.parse(id)
+	if err != nil {
+		return err
+	}
+	last, err := q.NewestOfKey(ctx, db.NewestOfKeyParams{Shard: shard, ID: u})
+	if err != nil {
+		return err
+	}
+	if len(last) == 1 && last[0] != u {
+		return fmt.Errorf("%w: run %s: its key has started run %s since", ErrState, id, last[0])
+	}
+	return nil
 }
 
 // Resolution is what a person found out about an uncertain effect.

@@ -159,6 +159,7 @@ func (w *worker) transact(l *lease, g *grant, step *plan.Step, in any, key []byt
 	request := requestID() // one for all tries: an earlier one may have been written
 	err := w.inTx(l.ctx, l, func(_ context.Context, tx pgx.Tx) error {
 		l.waiting.Store(false)
+		l.settled.Store(false) // an earlier try's COMMIT was refused
 		out, err := w.call(l, g, step, in, tx, key)
 		if err != nil {
 			failed = err
@@ -210,6 +211,9 @@ func (w *worker) transact(l *lease, g *grant, step *plan.Step, in any, key []byt
 	switch {
 	case err == nil:
 		return c, &a
+	}
+	l.settled.Store(false) // nothing was committed
+	switch {
 	case errors.Is(err, errNotCommitted):
 		return c, nil // recorded as dead, without the user's writes
 	case failed != nil:

@@ -92,7 +92,10 @@ func (w *waiters) poke() {
 func (w *waiters) loop(kick chan struct{}) {
 	unsubscribe := w.e.listener.subscribe(func(kind string) {
 		if kind == wakeEnded || kind == "" {
-			w.poke()
+			select {
+			case kick <- struct{}{}:
+			default:
+			}
 		}
 	})
 	defer unsubscribe()

@@ -2,12 +2,12 @@
 -- Stores a graph. It starts runs only once it is activated, since their first job needs a route.
 INSERT INTO pawl.definition AS d (workflow, hash, graph, queue, active_at)
 VALUES (@workflow, @hash, @graph, @queue, '-infinity')
-ON CONFLICT (workflow, hash) DO UPDATE SET queue = excluded.queue
+ON CONFLICT (workflow, hash) DO UPDATE SET workflow = excluded.workflow
 RETURNING d.id;
 
 -- name: Activate :exec
 -- New runs get the definition activated last.
-UPDATE pawl.definition SET active_at = pawl.clock() WHERE id = @id;
+UPDATE pawl.definition SET active_at = pawl.clock(), queue = @queue WHERE id = @id;
 
 -- name: MakeRoutes :exec
 -- A route for each queue and priority of a definition.

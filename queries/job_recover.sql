@@ -115,6 +115,8 @@ WITH c AS MATERIALIZED (
   SELECT r.id AS run_id FROM pawl.run r
    WHERE r.shard = @shard::smallint AND r.cancelling AND r.id >= @only_run::uuid
      AND r.id <= CASE WHEN @only_run::uuid = '00000000-0000-0000-0000-000000000000' THEN 'ffffffff-ffff-ffff-ffff-ffffffffffff' ELSE @only_run::uuid END
+     AND EXISTS (SELECT FROM pawl.job j WHERE j.shard = @shard::smallint AND j.run_id >= r.id AND j.run_id <= r.id
+                    AND j.mode <> 'ask' AND j.state IN ('pending', 'dead'))
    ORDER BY r.id LIMIT @most::int
 ), f AS MATERIALIZED (
   SELECT @shard::smallint AS shard, x.tid, x.id, x.run_id, x.token, x.state, x.node, x.path, x.mode, x.attempt, t.now, r.seen, m.tid AS run_tid, p.tid AS cursor_tid

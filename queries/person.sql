@@ -19,12 +19,21 @@ SELECT r.workflow, r.outcome, r.cancelling FROM pawl.run r WHERE r.shard = @shar
 SELECT j.id, j.node, j.path, j.state, j.mode, j.token, j.refs, j.effect_at, j.effect_key FROM pawl.job j
  WHERE j.shard = @shard::smallint AND j.run_id >= @run_id AND j.run_id <= @run_id ORDER BY j.run_id, j.id FOR NO KEY UPDATE;
 
+-- name: NewestOfKey :many
+-- The run that the key of a run has started last.
+SELECT k.run_id
+  FROM (SELECT q.shard, q.workflow, q.ordering, q.key FROM pawl.run q
+         WHERE q.shard = @shard::smallint AND q.id >= @id AND q.id <= @id AND q.key IS NOT NULL ORDER BY q.id LIMIT 1) r
+  CROSS JOIN LATERAL (SELECT e.run_id FROM pawl.key e
+         WHERE e.shard = r.shard AND e.workflow = r.workflow AND e.ordering = r.ordering AND e.key = r.key LIMIT 1) k;
+
 -- name: ReplayJob :one
 -- A dead job is due again: same identity, budgets anew. With a corrected input (recorded in the history row, and
--- referred to) its effect is another effect: the generation rises and the key is made anew.
+-- referred to) its effect is another effect: the generation rises and the key is made anew. What a person said of
+-- its effect stays said.
 WITH u AS (
   UPDATE pawl.job j
-     SET state = 'pending', mode = 'do', token = j.token + 1, due_at = pawl.clock(), lapses = 0, transients = 0, unknowns = 0, questions = 0,
+     SET state = 'pending', mode = CASE WHEN j.mode = 'settled' THEN 'settled' ELSE 'do' END, token = j.token + 1, due_at = pawl.clock(), lapses = 0, transients = 0, unknowns = 0, questions = 0,
          failed_at = NULL, uncertain_at = NULL, refs = @refs::text,
          effect_gen = j.effect_gen + CASE WHEN @corrected::boolean THEN 1 ELSE 0 END,
          effect_key = CASE WHEN @corrected::boolean THEN NULL ELSE j.effect_key END,
@@ -52,12 +61,13 @@ SELECT u.id, u.token, EXISTS (SELECT FROM r)::boolean AS reopened FROM u;
 
 -- name: ResolveJob :one
 -- A person settles an uncertain effect: it happened (a worker carries on from the output given), or it never
--- did and the step is tried again with the same key.
+-- did and the step is tried again with the same key, which counts from its next grant.
 WITH u AS (
   UPDATE pawl.job j
      SET state = 'pending', mode = CASE WHEN @happened::boolean THEN 'settled' ELSE 'do' END, token = j.token + 1, due_at = pawl.clock(),
          lapses = 0, transients = 0, unknowns = 0, questions = 0, failed_at = NULL, uncertain_at = NULL, refs = @refs::text,
-         effect_at = CASE WHEN j.effect_key IS NOT NULL AND NOT @happened::boolean THEN pawl.clock() ELSE j.effect_at END
+         effect_key = CASE WHEN @happened::boolean THEN j.effect_key END, effect_hash = CASE WHEN @happened::boolean THEN j.effect_hash END,
+         effect_at = CASE WHEN @happened::boolean THEN j.effect_at END
     FROM (SELECT @shard::smallint AS shard, x.ctid AS tid FROM pawl.job x
            WHERE x.shard = @shard::smallint AND x.id >= @id AND x.id <= @id ORDER BY x.id LIMIT 1) l
    WHERE j.shard = @shard::smallint AND j.ctid = l.tid AND l.shard = @shard::smallint AND j.token = @token

@@ -10,12 +10,17 @@ import (
 )
 
 const activate = `-- name: Activate :exec
-UPDATE pawl.definition SET active_at = pawl.clock() WHERE id = $1
+UPDATE pawl.definition SET active_at = pawl.clock(), queue = $1 WHERE id = $2
 `
 
+type ActivateParams struct {
+	Queue string
+	ID    int64
+}
+
 // New runs get the definition activated last.
-func (q *Queries) Activate(ctx context.Context, id int64) error {
-	_, err := q.db.Exec(ctx, activate, id)
+func (q *Queries) Activate(ctx context.Context, arg ActivateParams) error {
+	_, err := q.db.Exec(ctx, activate, arg.Queue, arg.ID)
 	return err
 }
 
@@ -89,7 +94,7 @@ func (q *Queries) MakeRoutes(ctx context.Context, arg MakeRoutesParams) error {
 const register = `-- name: Register :one
 INSERT INTO pawl.definition AS d (workflow, hash, graph, queue, active_at)
 VALUES ($1, $2, $3, $4, '-infinity')
-ON CONFLICT (workflow, hash) DO UPDATE SET queue = excluded.queue
+ON CONFLICT (workflow, hash) DO UPDATE SET workflow = excluded.workflow
 RETURNING d.id
 `
 

@@ -68,6 +68,8 @@ WITH c AS MATERIALIZED (
   SELECT r.id AS run_id FROM pawl.run r
    WHERE r.shard = $1::smallint AND r.cancelling AND r.id >= $2::uuid
      AND r.id <= CASE WHEN $2::uuid = '00000000-0000-0000-0000-000000000000' THEN 'ffffffff-ffff-ffff-ffff-ffffffffffff' ELSE $2::uuid END
+     AND EXISTS (SELECT FROM pawl.job j WHERE j.shard = $1::smallint AND j.run_id >= r.id AND j.run_id <= r.id
+                    AND j.mode <> 'ask' AND j.state IN ('pending', 'dead'))
    ORDER BY r.id LIMIT $3::int
 ), f AS MATERIALIZED (
   SELECT $1::smallint AS shard, x.tid, x.id, x.run_id, x.token, x.state, x.node, x.path, x.mode, x.attempt, t.now, r.seen, m.tid AS run_tid, p.tid AS cursor_tid

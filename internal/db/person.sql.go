@@ -184,10 +184,44 @@ func (q *Queries) LockJobsOfRun(ctx context.Context, arg LockJobsOfRunParams) ([
 	return items, nil
 }
 
+const newestOfKey = `-- name: NewestOfKey :many
+SELECT k.run_id
+  FROM (SELECT q.shard, q.workflow, q.ordering, q.key FROM pawl.run q
+         WHERE q.shard = $1::smallint AND q.id >= $2 AND q.id <= $2 AND q.key IS NOT NULL ORDER BY q.id LIMIT 1) r
+  CROSS JOIN LATERAL (SELECT e.run_id FROM pawl.key e
+         WHERE e.shard = r.shard AND e.workflow = r.workflow AND e.ordering = r.ordering AND e.key = r.key LIMIT 1) k
+`
+
+type NewestOfKeyParams struct {
+	Shard int16
+	ID    uuid.UUID
+}
+
+// The run that the key of a run has started last.
+func (q *Queries) NewestOfKey(ctx context.Context, arg NewestOfKeyParams) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, newestOfKey, arg.Shard, arg.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var run_id uuid.UUID
+		if err := rows.Scan(&run_id); err != nil {
+			return nil, err
+		}
+		items = append(items, run_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const replayJob = `-- name: ReplayJob :one
 WITH u AS (
   UPDATE pawl.job j
-     SET state = 'pending', mode = 'do', token = j.token + 1, due_at = pawl.clock(), lapses = 0, transients = 0, unknowns = 0, questions = 0,
+     SET state = 'pending', mode = CASE WHEN j.mode = 'settled' THEN 'settled' ELSE 'do' END, token = j.token + 1, due_at = pawl.clock(), lapses = 0, transients = 0, unknowns = 0, questions = 0,
          failed_at = NULL, uncertain_at = NULL, refs = $1::text,
          effect_gen = j.effect_gen + CASE WHEN $2::boolean THEN 1 ELSE 0 END,
          effect_key = CASE WHEN $2::boolean THEN NULL ELSE j.effect_key END,
@@ -235,7 +269,8 @@ type ReplayJobRow struct {
 }
 
 // A dead job is due again: same identity, budgets anew. With a corrected input (recorded in the history row, and
-// referred to) its effect is another effect: the generation rises and the key is made anew.
+// referred to) its effect is another effect: the generation rises and the key is made anew. What a person said of
+// its effect stays said.
 func (q *Queries) ReplayJob(ctx context.Context, arg ReplayJobParams) (ReplayJobRow, error) {
 	row := q.db.QueryRow(ctx, replayJob,
 		arg.Refs,
@@ -260,7 +295,8 @@ WITH u AS (
   UPDATE pawl.job j
      SET state = 'pending', mode = CASE WHEN $1::boolean THEN 'settled' ELSE 'do' END, token = j.token + 1, due_at = pawl.clock(),
          lapses = 0, transients = 0, unknowns = 0, questions = 0, failed_at = NULL, uncertain_at = NULL, refs = $2::text,
-         effect_at = CASE WHEN j.effect_key IS NOT NULL AND NOT $1::boolean THEN pawl.clock() ELSE j.effect_at END
+         effect_key = CASE WHEN $1::boolean THEN j.effect_key END, effect_hash = CASE WHEN $1::boolean THEN j.effect_hash END,
+         effect_at = CASE WHEN $1::boolean THEN j.effect_at END
     FROM (SELECT $3::smallint AS shard, x.ctid AS tid FROM pawl.job x
            WHERE x.shard = $3::smallint AND x.id >= $5 AND x.id <= $5 ORDER BY x.id LIMIT 1) l
    WHERE j.shard = $3::smallint AND j.ctid = l.tid AND l.shard = $3::smallint AND j.token = $4
@@ -297,7 +333,7 @@ type ResolveJobRow struct {
 }
 
 // A person settles an uncertain effect: it happened (a worker carries on from the output given), or it never
-// did and the step is tried again with the same key.
+// did and the step is tried again with the same key, which counts from its next grant.
 func (q *Queries) ResolveJob(ctx context.Context, arg ResolveJobParams) (ResolveJobRow, error) {
 	row := q.db.QueryRow(ctx, resolveJob,
 		arg.Happened,

@@ -87,7 +87,11 @@ SELECT EXISTS (SELECT FROM s)::boolean AS alive, pawl.clock()::timestamptz AS no
        coalesce((SELECT min(o.expires_at) FROM pawl.session o WHERE o.closed_at IS NULL), '9999-01-01 00:00:00+00')::timestamptz AS session_lapse_at,
        coalesce((SELECT j.due_at FROM pawl.job j WHERE j.shard = $1::smallint AND j.state = 'uncertain' AND j.due_at < 'infinity' ORDER BY j.due_at, j.id LIMIT 1),
                 '9999-01-01 00:00:00+00')::timestamptz AS ask_at,
-       coalesce((SELECT array_agg(c.id) FROM (SELECT r.id FROM pawl.run r WHERE r.shard = $1::smallint AND r.cancelling ORDER BY r.id LIMIT 1000) c),
+       coalesce((SELECT array_agg(c.id) FROM (SELECT r.id FROM pawl.run r WHERE r.shard = $1::smallint AND r.cancelling
+                   -- What is uncertain is settled first, perhaps by a person: it must not hide the others.
+                   AND EXISTS (SELECT FROM pawl.job j WHERE j.shard = $1::smallint AND j.run_id >= r.id AND j.run_id <= r.id
+                                  AND j.mode <> 'ask' AND j.state IN ('pending', 'running', 'dead'))
+                 ORDER BY r.id LIMIT 1000) c),
                 '{}')::uuid[] AS cancelling
 `
 

@@ -369,6 +369,9 @@ BEGIN
   IF start.key = '' OR octet_length(start.key) > 512 THEN
     RAISE EXCEPTION 'pawl: a key has 1 to 512 bytes, this one has %', octet_length(start.key) USING ERRCODE = 'PW004';
   END IF;
+  IF cardinality(start.tags) > 32 OR EXISTS (SELECT FROM unnest(start.tags) AS x(tag) WHERE x.tag IS NULL OR x.tag = '' OR octet_length(x.tag) > 200) THEN
+    RAISE EXCEPTION 'pawl: at most 32 tags of 1 to 200 bytes each' USING ERRCODE = 'PW004';
+  END IF;
   SELECT * INTO STRICT s FROM pawl.start_runs(start.workflow, ARRAY[bytes], 'json', ARRAY[start.key], '', coalesce(start.tags, '{}'),
                                               start.priority::smallint, start.due_at, 0, '', '', -1);
   IF s.existed AND NOT s.same THEN
