@@ -45,10 +45,14 @@ func TestEffectNotBegun(t *testing.T) {
 			t.Errorf("%d charges were sent before their beginning was durable", n)
 		}
 	}
-	// It is taken for dead.
-	effExec(t, pool, "UPDATE pawl.session SET expires_at = pawl.now() - interval '1 second'")
+	// It hears and says nothing any more, and is taken for dead.
+	proxy.StallAll()
 	healthy := effEngine(t, pool, engine.Config{Name: "healthy", Workflows: effCharging(b)})
 	work(t, healthy)
+	effUntil(t, "its session to be closed", func() bool { // a renewal may have been on its way
+		effExec(t, pool, "UPDATE pawl.session SET expires_at = pawl.now() - interval '1 second' WHERE name = 'doomed' AND closed_at IS NULL")
+		return effScan[bool](t, pool, "SELECT bool_and(closed_at IS NOT NULL) FROM pawl.session WHERE name = 'doomed'")
+	})
 	for i, r := range runs {
 		effSuccess(t, healthy, r)
 		info := effGet(t, healthy, r.ID)

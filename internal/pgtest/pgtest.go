@@ -16,6 +16,7 @@ package pgtest
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"sync"
@@ -76,6 +77,12 @@ func Own(t testing.TB, o pglocal.Options) *pglocal.Server {
 // that the tests left behind make it 1. Without it the server ends as well, a
 // moment after the process.
 func Main(m *testing.M) int {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given { // tests here mostly wait: two at once, on two cores, would take for ever
+		_ = flag.Set("test.parallel", "8")
+	}
 	code := m.Run()
 	shared.Lock()
 	defer shared.Unlock()
