@@ -45,7 +45,7 @@ func TestCase17(t *testing.T) {
 			var loserOne, loserTwo, winnerOne, winnerTwo atomic.Int64
 			pool, proxy := envProxied(t, dsn)
 			log := &envLog{}
-			loser := envEngine(t, pool, engine.Config{Session: time.Second, Logger: log.logger(),
+			loser := envEngine(t, pool, engine.Config{Session: 4 * time.Second, Logger: log.logger(),
 				Workflows: []steps.Definition{define(1, &loserOne, &loserTwo, open)}})
 			stalled := make(chan struct{})
 			var armed atomic.Bool

@@ -27,7 +27,7 @@ func TestCase20(t *testing.T) {
 			started := make(chan struct{}, 3)
 			var calls atomic.Int64
 			lost, network := envProxied(t, dsn)
-			dead := envEngine(t, lost, engine.Config{Name: name, Session: 2 * time.Second, Logger: (&envLog{}).logger(), Workflows: []steps.Definition{
+			dead := envEngine(t, lost, engine.Config{Name: name, Session: 4 * time.Second, Logger: (&envLog{}).logger(), Workflows: []steps.Definition{
 				orphan.Of(steps.New("step", func(ctx context.Context, n int) (int, error) { started <- struct{}{}; <-ctx.Done(); return -1, nil }))}})
 			runs := []engine.Run[int]{envStart(t, dead, orphan, 1), envStart(t, dead, orphan, 2), envStart(t, dead, orphan, 3)}
 			stop := work(t, dead)

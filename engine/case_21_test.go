@@ -49,7 +49,7 @@ func TestCase21(t *testing.T) {
 			dsn := pgtest.Database(t)
 			var some *engine.Engine
 			for range 2 {
-				some = envEngine(t, envPool(t, dsn), engine.Config{Session: 3 * time.Second, Workflows: []steps.Definition{lengthy.Of(step)}})
+				some = envEngine(t, envPool(t, dsn), engine.Config{Session: 10 * time.Second, Workflows: []steps.Definition{lengthy.Of(step)}})
 				work(t, some)
 			}
 			r := envStart(t, some, lengthy, 0)

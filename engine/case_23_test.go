@@ -117,7 +117,7 @@ func TestCase23Idle(t *testing.T) {
 	pool, proxy := envProxied(t, dsn)
 	direct := envPool(t, dsn)
 	var calls atomic.Int64
-	e := envEngine(t, pool, engine.Config{Session: time.Second, Logger: (&envLog{}).logger(), Workflows: []steps.Definition{
+	e := envEngine(t, pool, engine.Config{Session: 2 * time.Second, Logger: (&envLog{}).logger(), Workflows: []steps.Definition{
 		beating.Of(steps.New("step", func(_ context.Context, n int) (int, error) { calls.Add(1); return n + 1, nil }))}})
 	work(t, e)
 	envResult(t, e, envStart(t, e, beating, 1))
