@@ -2,9 +2,11 @@
 
 package engine_test
 
-// This test has failed now and then on a loaded machine (a run of four was not
-// carried on within a minute), and why is not known yet. It is kept out of the
-// ordinary run until it is: go test ./engine -tags unsettled -run TestEffectNotBegun.
+// This test failed now and then: the process that was taken for dead could still
+// be heard, renewed its session, and claimed the lapsed job again, only to stall
+// once more. It is deaf altogether now, and the runs are waited for elsewhere.
+// Until that has proved itself it is kept out of the ordinary run:
+// go test ./engine -tags unsettled -run TestEffectNotBegun.
 
 import (
 	"fmt"
@@ -36,9 +38,10 @@ func TestEffectNotBegun(t *testing.T) {
 	})
 	doomed := effEngine(t, doomedPool, engine.Config{Name: "doomed", Workflows: effCharging(b), NoListen: true})
 	work(t, doomed)
+	healthy := effEngine(t, pool, engine.Config{Name: "healthy", Workflows: effCharging(b)})
 	var runs []engine.Run[string]
 	for i, w := range []steps.Workflow[effOrder, string]{effByLookUp, effByPerson, effBySilent, effByKey} {
-		runs = append(runs, effStart(t, doomed, w, effOrder{ID: fmt.Sprint("order-", i), Forgetful: true}))
+		runs = append(runs, effStart(t, healthy, w, effOrder{ID: fmt.Sprint("order-", i), Forgetful: true}))
 	}
 	effUntil(t, "all to be claimed, and one to begin", func() bool {
 		return stalled.Load() && effScan[int](t, pool, "SELECT count(*) FROM pawl.job WHERE state = 'running'") == len(runs)
@@ -50,7 +53,6 @@ func TestEffectNotBegun(t *testing.T) {
 	}
 	// It hears and says nothing any more, and is taken for dead.
 	proxy.StallAll()
-	healthy := effEngine(t, pool, engine.Config{Name: "healthy", Workflows: effCharging(b)})
 	work(t, healthy)
 	effUntil(t, "its session to be closed", func() bool { // a renewal may have been on its way
 		effExec(t, pool, "UPDATE pawl.session SET expires_at = pawl.now() - interval '1 second' WHERE name = 'doomed' AND closed_at IS NULL")
