@@ -116,7 +116,8 @@ func crashOneCursor(t *testing.T) {
 	here := s.target.hold(at("place-3", ""))
 	r := s.start("long", "x")
 	for i := range 5 {
-		a := s.spawn(role{Name: fmt.Sprint("a", i)})
+		// Long enough not to lapse by itself on a loaded machine: that would count too.
+		a := s.spawn(role{Name: fmt.Sprint("a", i), Session: 5 * time.Second})
 		here.wait(t)
 		a.kill(t)
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -70,22 +71,18 @@ func (w *worker) prepareEffect(ctx context.Context, g *grant, c *change) {
 	if c.next == nil || c.next.Effect == plan.NoEffect {
 		return
 	}
-	n := *g
-	n.node, n.refs, n.effectGen = c.node, c.refs, 0
-	if err := protect(func() error {
-		in, err := n.bind.nodes[n.node].eval(func(node int) ([]byte, error) { return w.value(ctx, &n, node) })
+	n := g.ahead(c)
+	var hash [sha256.Size]byte
+	if inTime(func() error {
+		in, err := n.bind.nodes[n.node].eval(func(node int) ([]byte, error) { return w.value(ctx, n, node) })
 		if err != nil {
 			return err
 		}
 		b, err := plan.Encode(in)
-		if err != nil {
-			return err
-		}
-		sum := sha256.Sum256(b)
-		c.key, c.hash = n.key(), sum[:]
-		return nil
-	}); err != nil {
-		c.key, c.hash = nil, nil
+		hash = sha256.Sum256(b)
+		return err
+	}) == nil {
+		c.key, c.hash = n.key(), hash[:]
 	}
 	if c.next.Effect == plan.Idempotent && c.next.TTL != plan.Forever {
 		c.runtime = min(c.runtime, c.next.TTL)
@@ -95,25 +92,50 @@ func (w *worker) prepareEffect(ctx context.Context, g *grant, c *change) {
 
 // result makes the run's result at its end. Nil: it is the last step's output.
 func (w *worker) result(ctx context.Context, g *grant, c *change) ([]byte, error) {
-	n := *g
-	n.node, n.refs = c.node, c.refs
-	b, err := w.makeResult(ctx, &n)
-	if err == nil && slices.Equal(b, c.output) {
-		return nil, nil
-	}
-	return b, err
-}
-
-func (w *worker) makeResult(ctx context.Context, g *grant) (b []byte, err error) {
-	err = protect(func() error {
-		v, err := g.bind.nodes[g.bind.end()].eval(func(node int) ([]byte, error) { return w.value(ctx, g, node) })
+	n := g.ahead(c)
+	var b []byte
+	err := inTime(func() error {
+		v, err := n.bind.nodes[n.node].eval(func(node int) ([]byte, error) { return w.value(ctx, n, node) })
 		if err != nil {
 			return err
 		}
 		b, err = w.encodeResult(v)
 		return err
 	})
-	return b, err
+	if err != nil {
+		return nil, err
+	}
+	if slices.Equal(b, c.output) {
+		return nil, nil
+	}
+	return b, nil
+}
+
+// ahead is a copy that stands at the next place: a Map that is given up there
+// may go on in its goroutine, and must not meet what the run does meanwhile.
+func (g *grant) ahead(c *change) *grant {
+	n := *g
+	n.node, n.refs, n.effectGen, n.values = c.node, c.refs, 0, maps.Clone(g.values)
+	return &n
+}
+
+// mapTime is what the Maps behind a step that is done may take before its
+// commit: the commit is not held up for longer, and they run again at the next
+// place, where that is an attempt of its own.
+const mapTime = time.Second
+
+var errMapTime = errors.New("a Map takes long")
+
+// inTime is protect for what must not hold up a commit.
+func inTime(fn func() error) error {
+	t := time.NewTimer(mapTime)
+	defer t.Stop()
+	select {
+	case err := <-aside(fn):
+		return err
+	case <-t.C:
+		return errMapTime
+	}
 }
 
 func (w *worker) encodeResult(v any) ([]byte, error) {

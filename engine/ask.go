@@ -81,12 +81,10 @@ func (g *grant) repeat(step *plan.Step) *change {
 
 // tooEarly asks again at the end of the late-arrival window, and on the way
 // there after twice the time, and twice again: it may turn out to have happened.
-// That costs no question of the budget, since the end is known.
+// That costs nothing of the budget, since the end is known.
 func (g *grant) tooEarly(step *plan.Step, waited time.Duration) *change {
-	c := g.stillUnknown(step, min(step.LateArrival-waited+time.Millisecond, max(waited, step.Questions.Delay)), nil)
-	if c.delay > 0 {
-		c.questions = g.questions
-	}
+	c := g.changed(stateUncertain, "unknown")
+	c.delay = min(step.LateArrival-waited+time.Millisecond, max(waited, step.Questions.Delay))
 	return c
 }
 

@@ -69,8 +69,8 @@ func (w *worker) begin(l *lease, g *grant, step *plan.Step, runtime time.Duratio
 		if a.verdict != verdictDone {
 			return a, false
 		}
-		if external && (a.hash == nil || bytes.Equal(a.hash, hash)) {
-			l.begun.Store(true)
+		if external && (a.hash == nil || bytes.Equal(a.hash, hash)) && !l.beginBody() {
+			return begunAnswer{verdict: verdictLost}, false
 		}
 		return a, true
 	case <-l.ctx.Done(): // lost, cancelled or drained: nothing has begun in this process

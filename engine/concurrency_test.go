@@ -43,7 +43,7 @@ func TestCase14(t *testing.T) {
 				late <- err
 			}()
 			b.waits(<-pid)
-			if rows, err := b.q.Recover(context.Background(), db.RecoverParams{Most: 10, Budget: 5, BaseMs: 1000, Request: uuid.New()}); err != nil || len(rows) != 1 {
+			if rows, err := taken(b.q.Recover(context.Background(), db.RecoverParams{Most: 10, Budget: 5, BaseMs: 1000, Request: uuid.New()})); err != nil || len(rows) != 1 {
 				t.Fatal(rows, err)
 			}
 			if state == "a new session" {
@@ -97,7 +97,7 @@ func (b *fenceBed) recoverHeld(pid chan<- uint32) ([]db.RecoverRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	return db.New(c).Recover(context.Background(), db.RecoverParams{Most: 10, Budget: 5, BaseMs: 1000, Request: uuid.New()})
+	return taken(db.New(c).Recover(context.Background(), db.RecoverParams{Most: 10, Budget: 5, BaseMs: 1000, Request: uuid.New()}))
 }
 
 // waits returns when the server process waits for the lock.
@@ -129,7 +129,7 @@ func TestCase33(t *testing.T) {
 		if err := <-killed; err == nil {
 			t.Error("it was not killed")
 		}
-		if rows, err := b.q.Recover(context.Background(), db.RecoverParams{Most: 10, Budget: 5, BaseMs: 1000, Request: uuid.New()}); err != nil || len(rows) != 1 {
+		if rows, err := taken(b.q.Recover(context.Background(), db.RecoverParams{Most: 10, Budget: 5, BaseMs: 1000, Request: uuid.New()})); err != nil || len(rows) != 1 {
 			t.Errorf("the next took back %v, %v", rows, err)
 		}
 	})

@@ -1,12 +1,4 @@
-//go:build unsettled
-
 package engine_test
-
-// This test failed now and then: the process that was taken for dead could still
-// be heard, renewed its session, and claimed the lapsed job again, only to stall
-// once more. It is deaf altogether now, and the runs are waited for elsewhere.
-// Until that has proved itself it is kept out of the ordinary run:
-// go test ./engine -tags unsettled -run TestEffectNotBegun.
 
 import (
 	"fmt"

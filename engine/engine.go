@@ -105,6 +105,7 @@ type Engine struct {
 	code   map[string]*plan.Definition // by workflow
 	own    map[int64]*plan.Definition  // by the id of the stored definition
 
+	share    *share
 	listener *listener
 	notifier *notifier
 	waiters  *waiters
@@ -125,7 +126,11 @@ func New(ctx context.Context, pool *pgxpool.Pool, c Config) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{config: c, pool: pool, db: queries(pool), log: c.Logger, code: map[string]*plan.Definition{}, own: map[int64]*plan.Definition{}}
-	e.listener = newListener(e)
+	e.share = shareOf(pool)
+	e.listener = e.share.listener(c.ListenDSN)
+	if c.NoListen {
+		e.listener = &listener{silent: true, subs: map[int]func(string){}}
+	}
 	e.notifier = &notifier{e: e}
 	e.waiters = &waiters{e: e}
 	n, err := e.db.Shards(ctx)

@@ -168,10 +168,7 @@ func keyExpired(step *plan.Step) *steps.Error {
 // call runs the body under the lease's context, with the step's max runtime
 // as its deadline.
 func (w *worker) call(l *lease, g *grant, step *plan.Step, in any, tx pgx.Tx, key []byte) (out any, err error) {
-	l.mu.Lock()
-	left := l.runtime - l.granted.elapsed() - 2*margin(l.length)
-	l.mu.Unlock()
-	ctx, cancel := context.WithTimeout(l.ctx, max(left, 0))
+	ctx, cancel := context.WithTimeout(l.ctx, l.bodyTime())
 	defer cancel()
 	ctx = plan.WithAttempt(ctx, &plan.Attempt{Key: keyText(key), Number: int(g.attempt), Acknowledge: func(context.Context) error {
 		l.progress.Add(1)
@@ -216,7 +213,9 @@ func byClassifier(step *plan.Step, err error) error {
 
 // protect runs fn in a goroutine of its own, and turns a panic or a
 // runtime.Goexit there into an error of class unknown, stack included.
-func protect(fn func() error) error {
+func protect(fn func() error) error { return <-aside(fn) }
+
+func aside(fn func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() {
 		returned := false
@@ -234,7 +233,7 @@ func protect(fn func() error) error {
 		returned = true
 		done <- err
 	}()
-	return <-done
+	return done
 }
 
 // readable reads an error once, where a panic ends only the attempt: its

@@ -145,7 +145,7 @@ func TestFenceOfOthers(t *testing.T) {
 		do   func() (int, error)
 	}{
 		{"recovery of a live lease", live, func() (int, error) {
-			rows, err := b.q.Recover(ctx, db.RecoverParams{Most: 10, Budget: 5, BaseMs: 1000, Request: uuid.New()})
+			rows, err := taken(b.q.Recover(ctx, db.RecoverParams{Most: 10, Budget: 5, BaseMs: 1000, Request: uuid.New()}))
 			return len(rows), err
 		}},
 		{"a question before its time", later, func() (int, error) {

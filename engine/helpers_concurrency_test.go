@@ -127,3 +127,8 @@ func (m *mixed) each(backwards bool, do func(db.ClaimRow) error) error {
 	}
 	return nil
 }
+
+// taken is what recovery took back: its last row says only how far it looked.
+func taken(rows []db.RecoverRow, err error) ([]db.RecoverRow, error) {
+	return rows[:max(len(rows)-1, 0)], err
+}

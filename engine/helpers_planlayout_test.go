@@ -58,7 +58,7 @@ func (l *planLayout) every(rest int) (jobs []int64, runs []uuid.UUID) {
 // hundredth of the table the first of a kind is special: its lease has expired,
 // its question is due, its run is being cancelled, it is on the rare route 2.
 func (l *planLayout) fill(t *testing.T, n int) {
-	each := max(n/planBatch, 20)
+	each := max(n/planBatch/20*20, 20) // by twenty, so that what is special is of one state
 	sql := strings.NewReplacer("@n", fmt.Sprint(n), "@each", fmt.Sprint(each), "@owner", planOwner.String(), "@day", l.day).Replace(`
 		INSERT INTO pawl.session SELECT gen_random_uuid(), 'x', '{1,2}', '{0,0}', now(), now() + interval '1 hour', now() FROM generate_series(1, @n / 100);
 		INSERT INTO pawl.session VALUES ('@owner', 'x', '{1,2}', '{0,0}', now(), now() + interval '1 hour', NULL);

@@ -19,6 +19,7 @@ import (
 // stands in the way of the check; when the session can't be trusted, no lease is.
 
 const (
+	renewalsMost  = 4 // at once: one that no answer comes to must not hold up the others
 	keeperSoonest = 5 * time.Millisecond
 	keeperLatest  = 250 * time.Millisecond // a suspended machine is noticed this soon after it wakes
 	keeperIdle    = time.Minute
@@ -45,11 +46,18 @@ func (w *worker) keep(ctx context.Context) time.Duration {
 			next = min(next, in)
 		}
 	}
-	if len(due) > 0 && w.renewing.CompareAndSwap(false, true) {
-		w.later.Go(func() {
-			defer w.renewing.Store(false)
-			w.renew(ctx, due)
-		})
+	if len(due) > 0 {
+		select {
+		case w.renewals <- struct{}{}:
+			for _, l := range due {
+				l.asks()
+			}
+			w.later.Go(func() {
+				defer func() { <-w.renewals }()
+				w.renew(ctx, due)
+			})
+		default: // they all wait for the database
+		}
 	}
 	if len(leases) == 0 {
 		return keeperIdle // holding a lease wakes the keeper
@@ -57,7 +65,7 @@ func (w *worker) keep(ctx context.Context) time.Duration {
 	return max(next, keeperSoonest)
 }
 
-// renew asks once; those that were busy are due again at the next look.
+// renew asks once.
 func (w *worker) renew(ctx context.Context, ls []*lease) {
 	byShard := map[int16][]*lease{}
 	for _, l := range ls {
@@ -81,7 +89,6 @@ func (w *worker) renewChunk(ctx context.Context, shard int16, ls []*lease) {
 		p.LeaseMs = append(p.LeaseMs, ms(l.length))
 		byJob[l.job] = l
 		progress[l.job] = l.progress.Load()
-		w.show(ctx, l)
 	}
 	sent := moments()
 	rows, err := w.e.db.Renew(ctx, p)
@@ -90,6 +97,11 @@ func (w *worker) renewChunk(ctx context.Context, shard int16, ls []*lease) {
 		w.renewChunk(ctx, shard, ls[len(ls)/2:])
 		return
 	}
+	defer func() { // those that were busy are due again at the next look
+		for _, l := range ls {
+			l.answered()
+		}
+	}()
 	if err != nil {
 		w.log.Warn("pawl: renewing leases; trying again", "leases", len(ls), "error", err)
 		sleep(ctx, spread(downSoonest))
@@ -100,34 +112,35 @@ func (w *worker) renewChunk(ctx context.Context, shard int16, ls []*lease) {
 		switch *r.Verdict {
 		case verdictDone:
 			l.extend(sent, r.ExpiresAt.Sub(*r.Now))
-			l.mu.Lock()
-			l.renewed = progress[*r.ID]
-			l.mu.Unlock()
+			l.renewedFor(progress[*r.ID])
 		case verdictLost:
 			if !l.waiting.Load() { // else its commit says what became of it
 				l.lose()
 			}
 		}
 	}
+	for _, l := range ls { // for show, when what counts is done
+		w.show(ctx, l)
+	}
 }
 
 // show writes what a long step says of its progress.
 func (w *worker) show(ctx context.Context, l *lease) {
 	s := l.shown.Load()
-	if s == nil || *s == l.saved {
+	if s == nil || s == l.saved.Load() {
 		return
 	}
 	if err := w.e.db.SaveProgress(ctx, db.SaveProgressParams{Shard: l.shard, Job: l.job, Owner: w.owner, Token: l.token, Encoding: encodingJSON,
 		Done: s[0], Total: s[1]}); err == nil {
-		l.saved = *s
+		l.saved.Store(s)
 	}
 }
 
 // interrupt ends the attempts that may be ended, with a cause.
 func (w *worker) interrupt(cause error, of func(*lease) bool) {
 	for _, l := range w.all() {
-		if l.interruptible() && of(l) {
-			l.cancel(cause)
+		if of(l) {
+			l.interrupt(cause)
 		}
 	}
 }

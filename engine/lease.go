@@ -35,7 +35,8 @@ type lease struct {
 	granted   moment
 	length    time.Duration // what a renewal asks for
 	heartbeat time.Duration
-	renewed   int64 // the progress that the last renewal was for
+	renewed   int64  // the progress that the last renewal was for
+	asked     moment // when the last was asked for
 
 	progress atomic.Int64 // rises with the cursor, an acknowledgement, a returned body
 	waiting  atomic.Bool  // the body has returned, its result awaits commit
@@ -46,7 +47,7 @@ type lease struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	shown  atomic.Pointer[[2]int64] // progress for show: done, total
-	saved  [2]int64                 // and what of it is in the database; the keeper's
+	saved  atomic.Pointer[[2]int64] // and what of it is in the database
 }
 
 func newLease(ctx context.Context, g *grant) *lease {
@@ -67,14 +68,27 @@ func (l *lease) trusted() time.Duration {
 	if cap := l.runtime - l.granted.elapsed(); cap < left {
 		left = cap
 	}
-	return left - margin(l.length)
+	return left - l.margin()
+}
+
+// margin is of the term or of the cap, if that is shorter. Held under mu.
+func (l *lease) margin() time.Duration { return margin(min(l.length, l.runtime)) }
+
+// bodyTime is for how much longer a body may run: it is told to stop a margin
+// before the lease can't be trusted any more.
+func (l *lease) bodyTime() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return max(l.runtime-l.granted.elapsed()-2*l.margin(), 0)
 }
 
 // extend notes that a request sent then has moved the expiry on.
 func (l *lease) extend(sent moment, term time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.sent, l.term = sent, term
+	if sent.after(l.sent) {
+		l.sent, l.term = sent, term
+	}
 }
 
 // reshape notes what Begin has set.
@@ -84,17 +98,67 @@ func (l *lease) reshape(sent moment, term, runtime time.Duration) {
 	l.sent, l.term, l.runtime = sent, term, runtime
 }
 
-// beatIn is when a renewal is due, if there is progress to renew it for.
+// beatIn is when a renewal is due, if there is progress to renew it for. One
+// that was asked for and is not answered is asked for again on another
+// connection, while there is time.
 func (l *lease) beatIn() (in time.Duration, progressed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.heartbeat - l.sent.elapsed(), l.progress.Load() > l.renewed || l.waiting.Load()
+	in = l.heartbeat - l.sent.elapsed()
+	if wait := min(l.heartbeat/2, askAgain) - l.asked.elapsed(); wait > in {
+		in = wait
+	}
+	return in, l.progress.Load() > l.renewed || l.waiting.Load()
+}
+
+const askAgain = 5 * time.Second
+
+// asks notes that a renewal is being asked for.
+func (l *lease) asks() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asked = moments()
+}
+
+// renewedFor notes what progress the lease has been renewed for.
+func (l *lease) renewedFor(progress int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.renewed = max(l.renewed, progress)
+}
+
+// answered lets it be asked for again at once.
+func (l *lease) answered() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asked = moment{}
 }
 
 // lose ends the attempt: nothing that it reports counts any more.
 func (l *lease) lose() {
 	if !l.lost.Swap(true) {
 		l.cancel(steps.ErrLeaseLost)
+	}
+}
+
+// beginBody notes that a body which must not be interrupted is called now;
+// false if the attempt has been told to stop before.
+func (l *lease) beginBody() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx.Err() != nil {
+		return false
+	}
+	l.begun.Store(true)
+	return true
+}
+
+// interrupt tells the body to stop, if it may be told.
+func (l *lease) interrupt(cause error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.interruptible() {
+		l.cancel(cause)
 	}
 }
 

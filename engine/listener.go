@@ -2,20 +2,24 @@ package engine
 
 import (
 	"context"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// listener hears wake-ups on one connection a process, while anybody listens.
+// listener hears wake-ups on one connection, for all engines of a process that
+// use the same pool, while anybody listens.
 //
 // Invariants: after every (re-)LISTEN, once it is active, everybody is told to
 // poll once; a connection that is deaf is noticed by its heartbeat; whatever
 // fails here, polling goes on.
 type listener struct {
-	e      *Engine
+	dsn    string // a connection of its own; else one of the pool's
+	silent bool   // nothing is listened to, only told
 	mu     sync.Mutex
 	subs   map[int]func(kind string)
 	next   int
@@ -29,18 +33,17 @@ const (
 	minPoolToListen = 3 // a smaller pool needs all its connections: poll only
 )
 
-func newListener(e *Engine) *listener { return &listener{e: e, subs: map[int]func(string){}} }
-
 // subscribe calls fn for every wake-up, with "" for "anything may have
 // happened: poll". fn must not block. The function returned ends it, and
 // returns when nothing of the listener runs any more if it was the last.
-func (l *listener) subscribe(fn func(kind string)) (unsubscribe func()) {
+func (e *Engine) subscribe(fn func(kind string)) (unsubscribe func()) {
+	l := e.listener
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	id := l.next
 	l.next++
 	l.subs[id] = fn
-	if len(l.subs) == 1 && !l.e.config.NoListen {
+	if len(l.subs) == 1 && !l.silent {
 		ctx, cancel := context.WithCancel(context.Background())
 		before := l.done
 		done := make(chan struct{})
@@ -50,7 +53,7 @@ func (l *listener) subscribe(fn func(kind string)) (unsubscribe func()) {
 			if before != nil {
 				<-before // the last one's connection first
 			}
-			l.run(ctx)
+			l.run(ctx, e.pool, e.log)
 		}()
 	}
 	return sync.OnceFunc(func() {
@@ -76,10 +79,10 @@ func (l *listener) tell(kind string) {
 	}
 }
 
-func (l *listener) run(ctx context.Context) {
+func (l *listener) run(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) {
 	for ctx.Err() == nil {
-		if err := l.listen(ctx); err != nil && ctx.Err() == nil {
-			l.e.log.Debug("pawl: the listener lost its connection; polling until it is back", "error", err)
+		if err := l.listen(ctx, pool); err != nil && ctx.Err() == nil {
+			log.Debug("pawl: the listener lost its connection; polling until it is back", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -89,8 +92,8 @@ func (l *listener) run(ctx context.Context) {
 }
 
 // listen listens on one connection until that fails.
-func (l *listener) listen(ctx context.Context) error {
-	conn, release, err := l.connect(ctx)
+func (l *listener) listen(ctx context.Context, pool *pgxpool.Pool) error {
+	conn, release, err := l.connect(ctx, pool)
 	if conn == nil || err != nil {
 		return err
 	}
@@ -126,19 +129,19 @@ func timed(ctx context.Context, fn func(context.Context) error) error {
 
 // connect takes a connection of its own if there is a ListenDSN, else one of
 // the pool's, if that can spare it. A nil connection: poll only.
-func (l *listener) connect(ctx context.Context) (*pgx.Conn, func(), error) {
-	if dsn := l.e.config.ListenDSN; dsn != "" {
-		c, err := pgx.Connect(ctx, dsn)
+func (l *listener) connect(ctx context.Context, pool *pgxpool.Pool) (*pgx.Conn, func(), error) {
+	if l.dsn != "" {
+		c, err := pgx.Connect(ctx, l.dsn)
 		if err != nil {
 			return nil, nil, err
 		}
 		return c, func() { timed(context.Background(), c.Close) }, nil
 	}
-	if l.e.pool.Config().MaxConns < minPoolToListen {
+	if pool.Config().MaxConns < minPoolToListen {
 		<-ctx.Done()
 		return nil, nil, nil
 	}
-	c, err := l.e.pool.Acquire(ctx)
+	c, err := pool.Acquire(ctx)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -15,6 +15,9 @@ func (m moment) elapsed() time.Duration {
 	return max(n.Sub(t), n.Round(0).Sub(t.Round(0)))
 }
 
+// after tells whether m is later than o, by the clock that does not jump.
+func (m moment) after(o moment) bool { return time.Time(m).After(time.Time(o)) }
+
 // margin is how long before its end a lease is given up by its holder.
 func margin(lease time.Duration) time.Duration {
 	return min(max(lease/10, 10*time.Millisecond), 2*time.Second)

@@ -21,9 +21,13 @@ const pulseSoonest = 20 * time.Millisecond
 func (w *worker) beat(ctx context.Context) time.Duration {
 	next := spread(w.e.config.Session / 3)
 	for _, shard := range w.e.shards {
+		if w.sessionLost.Load() { // given up by this process: a new one, whatever the database says of the old
+			w.restart()
+			return loopIdle
+		}
 		routes, floors := w.routes()
 		sent := moments()
-		r, err := w.e.db.Pulse(ctx, db.PulseParams{Shard: shard, Owner: w.owner, TtlMs: ms(w.e.config.Session), Routes: routes, Floors: floors})
+		r, err := w.askPulse(ctx, db.PulseParams{Shard: shard, Owner: w.owner, TtlMs: ms(w.e.config.Session), Routes: routes, Floors: floors})
 		switch {
 		case closedPool(err):
 			w.restart() // Work says so
@@ -33,7 +37,7 @@ func (w *worker) beat(ctx context.Context) time.Duration {
 		case err != nil:
 			w.log.Warn("pawl: the pulse; trying again", "error", err)
 			return spread(min(downLatest, w.e.config.Session/10))
-		case !r.Alive, w.sessionLost.Load(): // given up by this process, or closed by others
+		case !r.Alive, w.sessionLost.Load(): // closed by others, or given up meanwhile
 			w.sessionLost.Store(true)
 			w.keeper.wake()
 			w.restart()
@@ -43,6 +47,14 @@ func (w *worker) beat(ctx context.Context) time.Duration {
 		next = min(next, w.tell(r))
 	}
 	return max(next, pulseSoonest)
+}
+
+// askPulse gives a connection that does not answer up while there is time for
+// another try within the session.
+func (w *worker) askPulse(ctx context.Context, p db.PulseParams) (db.PulseRow, error) {
+	ctx, cancel := context.WithTimeout(ctx, min(backstop, max(w.e.config.Session/3, time.Second)))
+	defer cancel()
+	return w.e.db.Pulse(ctx, p)
 }
 
 // tell wakes the loops for which there is something to do, and returns when

@@ -36,8 +36,8 @@ func (w *worker) recover(ctx context.Context) time.Duration {
 		w.log.Warn("pawl: a worker's session lapsed; its jobs are taken back", "owner", s.ID, "worker", s.Name)
 	}
 	for _, shard := range w.e.shards {
-		for ctx.Err() == nil {
-			n, err := w.takeBack(ctx, shard, []int64{})
+		for behind := int64(0); ctx.Err() == nil; {
+			n, last, err := w.takeBack(ctx, shard, behind, []int64{})
 			if refused(err) || noPartition(err) {
 				err = w.takeBackApart(ctx, shard)
 			}
@@ -47,19 +47,25 @@ func (w *worker) recover(ctx context.Context) time.Duration {
 			if n < recoverMost || !sleep(ctx, recoverPause) {
 				break
 			}
+			behind = last
 		}
 	}
 	return loopIdle
 }
 
-// takeBack is one batch: of the jobs given, or of any.
-func (w *worker) takeBack(ctx context.Context, shard int16, only []int64) (int, error) {
-	rows, err := w.e.db.Recover(ctx, db.RecoverParams{Shard: shard, OnlyJobs: only, Most: recoverMost, Budget: recoverBudget, BaseMs: ms(recoverBase),
-		Jitter: rand.Float64(), Request: uuid.New()})
-	if err == nil && len(rows) > 0 {
-		w.recovered(rows)
+// takeBack is one batch: of the jobs given, or of any behind one. It returns
+// how many it looked at, which may be more than it could lock, and the last.
+func (w *worker) takeBack(ctx context.Context, shard int16, behind int64, only []int64) (n int, last int64, err error) {
+	rows, err := w.e.db.Recover(ctx, db.RecoverParams{Shard: shard, Behind: behind, OnlyJobs: only, Most: recoverMost, Budget: recoverBudget,
+		BaseMs: ms(recoverBase), Jitter: rand.Float64(), Request: uuid.New()})
+	if err != nil {
+		return 0, 0, err
 	}
-	return len(rows), err
+	end := len(rows) - 1
+	if end > 0 {
+		w.recovered(rows[:end])
+	}
+	return int(*rows[end].Token), *rows[end].ID, nil
 }
 
 // takeBackApart: PostgreSQL refuses a value of one of them, so the batch is
@@ -74,7 +80,7 @@ func (w *worker) takeBackApart(ctx context.Context, shard int16) error {
 		if len(ids) == 0 {
 			return nil
 		}
-		_, err := w.takeBack(ctx, shard, ids)
+		_, _, err := w.takeBack(ctx, shard, 0, ids)
 		switch {
 		case !refused(err) && !noPartition(err):
 			return err

@@ -35,8 +35,8 @@ const (
 func (w *worker) inTx(ctx context.Context, l *lease, body func(context.Context, pgx.Tx) error,
 	fence func(context.Context, *db.Queries) (func() error, error), inDoubt func() (func() error, error)) error {
 	select { // the pool keeps connections for the committer and the keeper
-	case w.txs <- struct{}{}:
-		defer func() { <-w.txs }()
+	case w.e.share.txs <- struct{}{}:
+		defer func() { <-w.e.share.txs }()
 	case <-ctx.Done():
 		return cause(l, ctx)
 	}

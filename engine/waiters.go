@@ -90,7 +90,7 @@ func (w *waiters) poke() {
 }
 
 func (w *waiters) loop(kick chan struct{}) {
-	unsubscribe := w.e.listener.subscribe(func(kind string) {
+	unsubscribe := w.e.subscribe(func(kind string) {
 		if kind == wakeEnded || kind == "" {
 			select {
 			case kick <- struct{}{}:
@@ -207,6 +207,11 @@ func (e *Engine) endings(ctx context.Context, shard int16, rows []db.OutcomesRow
 		for _, o := range outs {
 			ends[o.RunID] = ending{output: o.Output}
 		}
+		for i, id := range need.Runs {
+			if _, ok := ends[id]; !ok {
+				ends[id] = ending{err: fmt.Errorf("pawl: run %s has succeeded, but its result, row %d:%d of its history, is not there any more", id, need.Jobs[i], need.Tokens[i])}
+			}
+		}
 	}
 	return ends, nil
 }
@@ -224,11 +229,10 @@ func (e *Engine) failure(ctx context.Context, shard int16, id uuid.UUID, workflo
 		if err != nil {
 			return nil, err
 		}
-		g, err := decodeGraph(run.Graph)
-		if err != nil {
-			return nil, err
+		f.Step, f.Attempt, f.Code, f.Reason = fmt.Sprint("number ", d.Node), int(d.Attempt), text(d.Code), text(d.Reason)
+		if g, err := decodeGraph(run.Graph); err == nil { // a newer release's may not be understood
+			f.Step = g.name(int(d.Node))
 		}
-		f.Step, f.Attempt, f.Code, f.Reason = g.name(int(d.Node)), int(d.Attempt), text(d.Code), text(d.Reason)
 	}
 	return f, nil
 }

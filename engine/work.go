@@ -96,7 +96,7 @@ func (e *Engine) work(ctx context.Context, left *sync.WaitGroup) (lost bool, err
 		l.Start(hard)
 	}
 	w.claimer.Start(hard)
-	unsubscribe := e.listener.subscribe(w.heard)
+	unsubscribe := e.subscribe(w.heard)
 	e.log.Debug("pawl: working", "owner", w.owner, "worker", e.config.Name)
 
 	select {

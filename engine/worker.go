@@ -32,16 +32,15 @@ type worker struct {
 
 	commits *group[*change]
 	begins  *group[*beginning]
-	txs     chan struct{}  // transactions open around a user's code
 	execs   sync.WaitGroup // executions
 	later   sync.WaitGroup // what the loops have put off
 
 	claimer, keeper, pulse, recovery, reconciler, closer, maintenance *loop
 
 	draining    atomic.Bool
-	backlog     atomic.Bool // other work of these queues is due
-	inDoubt     atomic.Bool // a claim's answer was lost
-	renewing    atomic.Bool
+	backlog     atomic.Bool   // other work of these queues is due
+	inDoubt     atomic.Bool   // a claim's answer was lost
+	renewals    chan struct{} // under way
 	sessionLost atomic.Bool
 	gone        chan struct{} // closed when the session is lost
 	goneOnce    sync.Once
@@ -62,9 +61,8 @@ type target struct {
 }
 
 func newWorker(e *Engine, hard context.Context) *worker {
-	w := &worker{e: e, owner: uuid.New(), hard: hard, leases: map[int64]*lease{}, bindings: map[int64]*binding{}, gone: make(chan struct{})}
+	w := &worker{e: e, owner: uuid.New(), hard: hard, leases: map[int64]*lease{}, bindings: map[int64]*binding{}, gone: make(chan struct{}), renewals: make(chan struct{}, renewalsMost)}
 	w.log = e.log.With("worker", e.config.Name)
-	w.txs = make(chan struct{}, max(1, int(e.pool.Config().MaxConns)-3))
 	w.claimer = newLoop(w.claim)
 	w.keeper = newLoop(w.keep)
 	w.pulse = newLoop(w.beat)

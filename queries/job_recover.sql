@@ -11,10 +11,11 @@ UPDATE pawl.session s SET closed_at = f.now FROM f WHERE s.ctid = f.tid RETURNIN
 -- due again (the first lapse without delay, then with jittered backoff), dead when the budget of lapses is
 -- spent, uncertain where an effect may have happened. The candidates are only a hint: each is locked and
 -- tested again here, in the statement that acts. A run that must end is ended under its row's lock.
--- only: these jobs alone; empty: any.
+-- only: these jobs alone; empty: any. The last row, without a state, says how many candidates there were and the
+-- last of them: some may have been skipped, since somebody holds their rows, and the next batch begins after.
 WITH c AS MATERIALIZED (
   SELECT j.id FROM pawl.job j
-   WHERE j.shard = @shard::smallint AND j.state = 'running' AND (coalesce(cardinality(@only_jobs::bigint[]), 0) = 0 OR j.id = ANY (@only_jobs::bigint[]))
+   WHERE j.shard = @shard::smallint AND j.id > sqlc.arg(behind)::bigint AND j.state = 'running' AND (coalesce(cardinality(@only_jobs::bigint[]), 0) = 0 OR j.id = ANY (@only_jobs::bigint[]))
      AND (j.expires_at <= pawl.now() OR NOT EXISTS (SELECT FROM pawl.session s WHERE s.id = j.owner AND s.closed_at IS NULL))
    ORDER BY j.id LIMIT @most::int
 ), k AS MATERIALIZED (
@@ -79,7 +80,9 @@ WITH c AS MATERIALIZED (
 )
 SELECT w.id, w.run_id, w.token, w.attempt, (CASE WHEN w.stop THEN 'gone' ELSE w.next END)::text AS state,
        greatest(0, extract(epoch FROM least(w.due_at, '9999-01-01 00:00:00+00') - w.now) * 1000)::bigint AS due_in_ms
-  FROM w;
+  FROM w
+UNION ALL
+SELECT coalesce(max(c.id), 0), '00000000-0000-0000-0000-000000000000', count(*), 0, '', 0 FROM c;
 
 -- name: Lapsed :many
 -- The candidates of Recover, where one of them has to be found that it can't take back.
@@ -115,8 +118,9 @@ WITH c AS MATERIALIZED (
   SELECT r.id AS run_id FROM pawl.run r
    WHERE r.shard = @shard::smallint AND r.cancelling AND r.id >= @only_run::uuid
      AND r.id <= CASE WHEN @only_run::uuid = '00000000-0000-0000-0000-000000000000' THEN 'ffffffff-ffff-ffff-ffff-ffffffffffff' ELSE @only_run::uuid END
-     AND EXISTS (SELECT FROM pawl.job j WHERE j.shard = @shard::smallint AND j.run_id >= r.id AND j.run_id <= r.id
-                    AND j.mode <> 'ask' AND j.state IN ('pending', 'dead'))
+     -- Not EXISTS: made into a join, it has no key to look up by.
+     AND (SELECT j.id FROM pawl.job j WHERE j.shard = @shard::smallint AND j.run_id >= r.id AND j.run_id <= r.id
+             AND j.mode <> 'ask' AND j.state IN ('pending', 'dead') ORDER BY j.run_id LIMIT 1) IS NOT NULL
    ORDER BY r.id LIMIT @most::int
 ), f AS MATERIALIZED (
   SELECT @shard::smallint AS shard, x.tid, x.id, x.run_id, x.token, x.state, x.node, x.path, x.mode, x.attempt, t.now, r.seen, m.tid AS run_tid, p.tid AS cursor_tid

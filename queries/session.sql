@@ -31,8 +31,8 @@ SELECT EXISTS (SELECT FROM s)::boolean AS alive, pawl.clock()::timestamptz AS no
                 '9999-01-01 00:00:00+00')::timestamptz AS ask_at,
        coalesce((SELECT array_agg(c.id) FROM (SELECT r.id FROM pawl.run r WHERE r.shard = @shard::smallint AND r.cancelling
                    -- What is uncertain is settled first, perhaps by a person: it must not hide the others.
-                   AND EXISTS (SELECT FROM pawl.job j WHERE j.shard = @shard::smallint AND j.run_id >= r.id AND j.run_id <= r.id
-                                  AND j.mode <> 'ask' AND j.state IN ('pending', 'running', 'dead'))
+                   AND (SELECT j.id FROM pawl.job j WHERE j.shard = @shard::smallint AND j.run_id >= r.id AND j.run_id <= r.id
+                           AND j.mode <> 'ask' AND j.state IN ('pending', 'running', 'dead') ORDER BY j.run_id LIMIT 1) IS NOT NULL
                  ORDER BY r.id LIMIT 1000) c),
                 '{}')::uuid[] AS cancelling;
 

@@ -68,8 +68,9 @@ WITH c AS MATERIALIZED (
   SELECT r.id AS run_id FROM pawl.run r
    WHERE r.shard = $1::smallint AND r.cancelling AND r.id >= $2::uuid
      AND r.id <= CASE WHEN $2::uuid = '00000000-0000-0000-0000-000000000000' THEN 'ffffffff-ffff-ffff-ffff-ffffffffffff' ELSE $2::uuid END
-     AND EXISTS (SELECT FROM pawl.job j WHERE j.shard = $1::smallint AND j.run_id >= r.id AND j.run_id <= r.id
-                    AND j.mode <> 'ask' AND j.state IN ('pending', 'dead'))
+     -- Not EXISTS: made into a join, it has no key to look up by.
+     AND (SELECT j.id FROM pawl.job j WHERE j.shard = $1::smallint AND j.run_id >= r.id AND j.run_id <= r.id
+             AND j.mode <> 'ask' AND j.state IN ('pending', 'dead') ORDER BY j.run_id LIMIT 1) IS NOT NULL
    ORDER BY r.id LIMIT $3::int
 ), f AS MATERIALIZED (
   SELECT $1::smallint AS shard, x.tid, x.id, x.run_id, x.token, x.state, x.node, x.path, x.mode, x.attempt, t.now, r.seen, m.tid AS run_tid, p.tid AS cursor_tid
@@ -261,9 +262,9 @@ func (q *Queries) LeasedTo(ctx context.Context, arg LeasedToParams) ([]LeasedToR
 const recover = `-- name: Recover :many
 WITH c AS MATERIALIZED (
   SELECT j.id FROM pawl.job j
-   WHERE j.shard = $1::smallint AND j.state = 'running' AND (coalesce(cardinality($2::bigint[]), 0) = 0 OR j.id = ANY ($2::bigint[]))
+   WHERE j.shard = $1::smallint AND j.id > $2::bigint AND j.state = 'running' AND (coalesce(cardinality($3::bigint[]), 0) = 0 OR j.id = ANY ($3::bigint[]))
      AND (j.expires_at <= pawl.now() OR NOT EXISTS (SELECT FROM pawl.session s WHERE s.id = j.owner AND s.closed_at IS NULL))
-   ORDER BY j.id LIMIT $3::int
+   ORDER BY j.id LIMIT $4::int
 ), k AS MATERIALIZED (
   SELECT $1::smallint AS shard, x.tid, x.id, x.run_id, x.token, x.owner, x.granted_at, x.expires_at, x.node, x.path, x.mode, x.attempt,
          x.lapses, x.at_expiry, t.now, t.next, t.stop, m.tid AS run_tid, p.tid AS cursor_tid,
@@ -276,7 +277,7 @@ WITH c AS MATERIALIZED (
                         WHERE q.shard = $1::smallint AND q.id >= x.run_id AND q.id <= x.run_id ORDER BY q.id LIMIT 1) r ON true
     CROSS JOIN LATERAL (SELECT n.now, n.next, (coalesce(r.cancelling, false) AND n.next <> 'uncertain') AS stop
                           FROM (SELECT pawl.clock() AS now,
-                                       CASE WHEN x.at_expiry <> 'retry' THEN 'uncertain' WHEN x.lapses + 1 >= $4::int THEN 'dead' ELSE 'pending' END AS next) n) t
+                                       CASE WHEN x.at_expiry <> 'retry' THEN 'uncertain' WHEN x.lapses + 1 >= $5::int THEN 'dead' ELSE 'pending' END AS next) n) t
     LEFT JOIN LATERAL (SELECT q.ctid AS tid FROM pawl.run q
                         WHERE (t.next = 'dead' OR t.stop) AND q.shard = $1::smallint AND q.id >= x.run_id AND q.id <= x.run_id
                         ORDER BY q.id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) m ON true
@@ -289,9 +290,9 @@ WITH c AS MATERIALIZED (
          mode = CASE WHEN k.next = 'uncertain' THEN 'do' ELSE j.mode END,
          uncertain_at = CASE WHEN k.next = 'uncertain' THEN coalesce(j.uncertain_at, k.now) END,
          due_at = CASE WHEN k.next = 'dead' THEN j.due_at
-                       WHEN k.at_expiry = 'person' OR (k.next = 'uncertain' AND j.lapses + 1 >= $4::int) THEN 'infinity'
+                       WHEN k.at_expiry = 'person' OR (k.next = 'uncertain' AND j.lapses + 1 >= $5::int) THEN 'infinity'
                        WHEN k.lapses = 0 THEN k.now
-                       ELSE pawl.after(k.now, (least(60000, $5::bigint * 2 ^ least(k.lapses, 20)) * $6::float8)::bigint) END
+                       ELSE pawl.after(k.now, (least(60000, $6::bigint * 2 ^ least(k.lapses, 20)) * $7::float8)::bigint) END
     FROM k
    WHERE j.shard = $1::smallint AND j.ctid = k.tid AND k.shard = $1::smallint AND k.ok AND NOT k.stop
   RETURNING k.shard, k.id, k.run_id, k.token, k.owner, k.granted_at, k.expires_at, k.node, k.path, k.mode, k.attempt, k.now, k.next, k.stop, k.run_tid, k.cursor_tid,
@@ -315,7 +316,7 @@ WITH c AS MATERIALIZED (
 ), h AS (
   INSERT INTO pawl.history (shard, run_id, job, token, granted_at, ended_at, node, attempt, owner, request, path, mode, from_state, to_state,
                             event, writer, class, code, reason)
-  SELECT w.shard, w.run_id, w.id, w.token + 1, w.granted_at, w.now, w.node, w.attempt, w.owner, $7::uuid, w.path, w.mode,
+  SELECT w.shard, w.run_id, w.id, w.token + 1, w.granted_at, w.now, w.node, w.attempt, w.owner, $8::uuid, w.path, w.mode,
          'running', CASE WHEN w.stop THEN 'gone' ELSE w.next END,
          CASE WHEN w.stop THEN 'cancelled' WHEN w.next = 'dead' THEN 'dead' WHEN w.next = 'uncertain' THEN 'uncertain' ELSE 'lapsed' END,
          'recovery', 'lapse', 'LEASE_EXPIRED',
@@ -327,10 +328,13 @@ WITH c AS MATERIALIZED (
 SELECT w.id, w.run_id, w.token, w.attempt, (CASE WHEN w.stop THEN 'gone' ELSE w.next END)::text AS state,
        greatest(0, extract(epoch FROM least(w.due_at, '9999-01-01 00:00:00+00') - w.now) * 1000)::bigint AS due_in_ms
   FROM w
+UNION ALL
+SELECT coalesce(max(c.id), 0), '00000000-0000-0000-0000-000000000000', count(*), 0, '', 0 FROM c
 `
 
 type RecoverParams struct {
 	Shard    int16
+	Behind   int64
 	OnlyJobs []int64
 	Most     int32
 	Budget   int32
@@ -352,10 +356,12 @@ type RecoverRow struct {
 // due again (the first lapse without delay, then with jittered backoff), dead when the budget of lapses is
 // spent, uncertain where an effect may have happened. The candidates are only a hint: each is locked and
 // tested again here, in the statement that acts. A run that must end is ended under its row's lock.
-// only: these jobs alone; empty: any.
+// only: these jobs alone; empty: any. The last row, without a state, says how many candidates there were and the
+// last of them: some may have been skipped, since somebody holds their rows, and the next batch begins after.
 func (q *Queries) Recover(ctx context.Context, arg RecoverParams) ([]RecoverRow, error) {
 	rows, err := q.db.Query(ctx, recover,
 		arg.Shard,
+		arg.Behind,
 		arg.OnlyJobs,
 		arg.Most,
 		arg.Budget,
