@@ -24,7 +24,7 @@ const patience = 90 * time.Second
 
 // shortSession is the session of workers that are to be killed: it is what the
 // tests wait for.
-const shortSession = 2 * time.Second
+const shortSession = 5 * time.Second
 
 // stage is a test's own database, target and processes.
 type stage struct {

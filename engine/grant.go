@@ -1,9 +1,6 @@
 package engine
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -103,41 +100,3 @@ func (g *grant) key() []byte {
 
 // now is the database's time, as far as this process can tell.
 func (g *grant) now() time.Time { return g.grantedAt.Add(g.sent.elapsed()) }
-
-var errNoValue = errors.New("a value that the step needs is not recorded")
-
-// value reads what is recorded at a node: from memory at a hand-over, else by
-// key, else (an older graph, newer code) by place.
-func (w *worker) value(ctx context.Context, g *grant, node int) ([]byte, error) {
-	if v, ok := g.values[node]; ok {
-		return v, nil
-	}
-	if r, ok := g.refs.find(node); ok {
-		return w.recorded(ctx, g, r)
-	}
-	if node >= 0 {
-		rows, err := w.e.db.OutputOfNode(ctx, db.OutputOfNodeParams{Shard: g.shard, RunID: g.run, Node: int32(node)})
-		if err != nil {
-			return nil, err
-		}
-		if len(rows) == 1 && text(rows[0].Encoding) == encodingJSON {
-			g.values[node] = rows[0].Output
-			return rows[0].Output, nil
-		}
-	}
-	return nil, fmt.Errorf("%w: of %q, for %q", errNoValue, g.bind.graph.name(node), g.name())
-}
-
-func (w *worker) recorded(ctx context.Context, g *grant, r ref) ([]byte, error) {
-	rows, err := w.e.db.Outputs(ctx, db.OutputsParams{Shard: g.shard, Runs: []uuid.UUID{g.run}, Jobs: []int64{r.job}, Tokens: []int64{r.token}})
-	if err != nil {
-		return nil, err
-	}
-	if len(rows) != 1 || text(rows[0].Encoding) != encodingJSON {
-		return nil, fmt.Errorf("%w: row %d:%d of the run's history, for %q", errNoValue, r.job, r.token, g.name())
-	}
-	if r.what >= 0 {
-		g.values[r.what] = rows[0].Output
-	}
-	return rows[0].Output, nil
-}

@@ -62,7 +62,7 @@ func (w *worker) askPulse(ctx context.Context, p db.PulseParams) (db.PulseRow, e
 func (w *worker) tell(r db.PulseRow) time.Duration {
 	next := time.Hour
 	in := func(at time.Time, l *loop) {
-		if d := at.Sub(r.Now); d <= 0 {
+		if d := min(at.Sub(r.Now), time.Hour); d <= 0 {
 			l.wake()
 		} else {
 			next = min(next, d+time.Duration(float64(100*time.Millisecond)*rand.Float64())) // not all processes at once

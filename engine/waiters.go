@@ -199,18 +199,19 @@ func (e *Engine) endings(ctx context.Context, shard int16, rows []db.OutcomesRow
 			need.Tokens = append(need.Tokens, *r.ResultToken)
 		}
 	}
-	if len(need.Runs) > 0 {
-		outs, err := e.db.Outputs(ctx, need)
+	for i := 0; i < len(need.Runs); i += valuesAtOnce {
+		to := min(i+valuesAtOnce, len(need.Runs))
+		outs, err := e.db.Outputs(ctx, db.OutputsParams{Shard: shard, Runs: need.Runs[i:to], Jobs: need.Jobs[i:to], Tokens: need.Tokens[i:to]})
 		if err != nil {
 			return nil, err
 		}
 		for _, o := range outs {
 			ends[o.RunID] = ending{output: o.Output}
 		}
-		for i, id := range need.Runs {
-			if _, ok := ends[id]; !ok {
-				ends[id] = ending{err: fmt.Errorf("pawl: run %s has succeeded, but its result, row %d:%d of its history, is not there any more", id, need.Jobs[i], need.Tokens[i])}
-			}
+	}
+	for i, id := range need.Runs {
+		if _, ok := ends[id]; !ok {
+			ends[id] = ending{err: fmt.Errorf("pawl: run %s has succeeded, but its result, row %d:%d of its history, is not there any more", id, need.Jobs[i], need.Tokens[i])}
 		}
 	}
 	return ends, nil

@@ -71,6 +71,7 @@ func (e *Engine) work(ctx context.Context, left *sync.WaitGroup) (lost bool, err
 		stop()
 		w.commits.wg.Wait()
 		w.begins.wg.Wait()
+		w.reads.wg.Wait()
 		w.later.Wait()
 	}
 	defer func() {

@@ -32,6 +32,7 @@ type worker struct {
 
 	commits *group[*change]
 	begins  *group[*beginning]
+	reads   *group[*reading]
 	execs   sync.WaitGroup // executions
 	later   sync.WaitGroup // what the loops have put off
 
@@ -71,6 +72,7 @@ func newWorker(e *Engine, hard context.Context) *worker {
 	w.closer = newLoop(w.closeCancelled)
 	w.maintenance = newLoop(w.maintain)
 	w.commits = newGroup(hard, 2, changeSize, w.commit)
+	w.reads = newGroup(hard, 1, func(*reading) int { return groupBytes / valuesAtOnce }, w.readAll)
 	w.begins = newGroup(hard, 1, func(*beginning) int { return 200 }, w.commitBegins)
 	return w
 }
