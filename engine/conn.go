@@ -23,10 +23,10 @@ import (
 // answered. The context's deadline is only the backstop behind the server's
 // time-outs: an ended context costs the connection.
 const (
-	begin       = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
-	limits      = "SELECT " + safePath + ", " + byIndex + ", pg_catalog.set_config('statement_timeout', '10s', true), pg_catalog.set_config('lock_timeout', '3s', true)"
-	safePath    = "pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)"
-	byIndex     = "pg_catalog.set_config('enable_seqscan', 'off', true), pg_catalog.set_config('jit', 'off', true), " +
+	begin    = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+	limits   = "SELECT " + safePath + ", " + byIndex + ", pg_catalog.set_config('statement_timeout', '10s', true), pg_catalog.set_config('lock_timeout', '3s', true)"
+	safePath = "pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)"
+	byIndex  = "pg_catalog.set_config('enable_seqscan', 'off', true), pg_catalog.set_config('jit', 'off', true), " +
 		"pg_catalog.set_config('plan_cache_mode', 'force_generic_plan', true)"
 	backstop    = 15 * time.Second
 	acquireWait = 30 * time.Second
