@@ -35,7 +35,7 @@ func TestCase8(t *testing.T) {
 		notice string // what the worker says of it
 	}{
 		"claim":  {func(sql string) bool { return envStatement(sql, "Claim") }, 17 * time.Second, "claiming; trying again"},
-		"begin":  {func(sql string) bool { return strings.HasPrefix(sql, "begin") }, 2 * time.Second, "the session could not be renewed"}, // pgx's, around a user's code
+		"begin":  {func(sql string) bool { return strings.Contains(sql, "; SET LOCAL idle_in_transaction") }, 2 * time.Second, "the session could not be renewed"}, // around a user's code
 		"commit": {func(sql string) bool { return envStatement(sql, "Transition") }, 2 * time.Second, "the session could not be renewed"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -160,14 +160,9 @@ func (c *cursor) CommitTx(ctx context.Context, v []byte, fn func(pgx.Tx) error) 
 	}
 	return c.w.inTx(ctx, c.l, func(ctx context.Context, tx pgx.Tx) error {
 		return fn(tx)
-	}, func(ctx context.Context, q *db.Queries) (func() error, error) {
+	}, func(ctx context.Context, tx pgx.Tx) (func() error, error) {
+		q := db.New(fenced{tx, []statement{stated(func(q *db.Queries) { q.LockJob(ctx, db.LockJobParams{Shard: c.g.shard, ID: c.g.job}) })}})
 		sent := moments()
-		if _, err := q.LockJob(ctx, db.LockJobParams{Shard: c.g.shard, ID: c.g.job}); err != nil {
-			if errors.Is(err, pgx.ErrNoRows) {
-				return nil, c.lost()
-			}
-			return nil, err
-		}
 		rows, err := q.SaveCursor(ctx, c.params(v))
 		if err != nil {
 			return nil, err

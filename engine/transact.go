@@ -33,7 +33,7 @@ const (
 // once the commit is known; inDoubt finds that out if COMMIT's answer was lost:
 // it returns errAgain when nothing was written and all may run again.
 func (w *worker) inTx(ctx context.Context, l *lease, body func(context.Context, pgx.Tx) error,
-	fence func(context.Context, *db.Queries) (func() error, error), inDoubt func() (func() error, error)) error {
+	fence func(context.Context, pgx.Tx) (func() error, error), inDoubt func() (func() error, error)) error {
 	select { // the pool keeps connections for the committer and the keeper
 	case w.e.share.txs <- struct{}{}:
 		defer func() { <-w.e.share.txs }()
@@ -81,8 +81,9 @@ type commitError struct{ error }
 func (e commitError) Unwrap() error { return e.error }
 
 func (w *worker) tryTx(ctx context.Context, l *lease, body func(context.Context, pgx.Tx) error,
-	fence func(context.Context, *db.Queries) (func() error, error)) (func() error, error) {
-	tx, err := w.e.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
+	fence func(context.Context, pgx.Tx) (func() error, error)) (func() error, error) {
+	// A process that is stopped in here must not hold the user's rows for ever.
+	tx, err := w.e.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: fmt.Sprintf("%s; SET LOCAL idle_in_transaction_session_timeout = %d", begin, max(ms(l.length), 1000))})
 	if err != nil {
 		return nil, err
 	}
@@ -91,11 +92,6 @@ func (w *worker) tryTx(ctx context.Context, l *lease, body func(context.Context,
 		defer cancel()
 		tx.Rollback(ctx) // does nothing after a commit
 	}()
-	// A process that is stopped in here must not hold the user's rows for ever.
-	idle := fmt.Sprintf("%dms", max(ms(l.length), 1000))
-	if _, err := tx.Exec(ctx, "SELECT pg_catalog.set_config('idle_in_transaction_session_timeout', $1, true)", idle); err != nil {
-		return nil, err
-	}
 	if err := protect(func() error { return body(ctx, borrowed{tx}) }); err != nil {
 		return nil, err
 	}
@@ -105,10 +101,7 @@ func (w *worker) tryTx(ctx context.Context, l *lease, body func(context.Context,
 	// From here on the engine's own time-outs rule, not the user's context.
 	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*backstop)
 	defer cancel()
-	if _, err := tx.Exec(own, fenceLimit); err != nil {
-		return nil, err
-	}
-	committed, err := fence(own, db.New(tx))
+	committed, err := fence(own, tx)
 	if err != nil {
 		return nil, err
 	}
@@ -171,12 +164,12 @@ func (w *worker) transact(l *lease, g *grant, step *plan.Step, in any, key []byt
 		}
 		c.request = request
 		return nil
-	}, func(ctx context.Context, q *db.Queries) (func() error, error) {
+	}, func(ctx context.Context, tx pgx.Tx) (func() error, error) {
 		if !l.settle() {
 			return nil, steps.ErrLeaseLost
 		}
 		var err error
-		if a, err = w.fence(ctx, q, c); err != nil {
+		if a, err = w.fence(ctx, tx, c); err != nil {
 			l.settled.Store(false)
 			return nil, err
 		}
@@ -226,13 +219,11 @@ var errNotCommitted = errors.New("not committed")
 
 // fence writes the completion inside the user's transaction. It waits for the
 // rows, in the lock order, so the statement can't find them busy.
-func (w *worker) fence(ctx context.Context, q *db.Queries, c *change) (answer, error) {
-	if _, err := q.LockJob(ctx, db.LockJobParams{Shard: c.shard, ID: c.job}); err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return answer{}, err
-	}
-	if _, err := q.LockRun(ctx, db.LockRunParams{Shard: c.shard, ID: c.run}); err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return answer{}, err
-	}
+func (w *worker) fence(ctx context.Context, tx pgx.Tx, c *change) (answer, error) {
+	q := db.New(fenced{tx, []statement{
+		stated(func(q *db.Queries) { q.LockJob(ctx, db.LockJobParams{Shard: c.shard, ID: c.job}) }),
+		stated(func(q *db.Queries) { q.LockRun(ctx, db.LockRunParams{Shard: c.shard, ID: c.run}) }),
+	}})
 	sent := moments()
 	rows, err := q.Transition(ctx, w.params(c.shard, []*change{c}))
 	if err != nil {
