@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -99,9 +98,12 @@ func (w *worker) result(ctx context.Context, g *grant, c *change) ([]byte, error
 		if err != nil {
 			return err
 		}
-		b, err = w.encodeResult(v)
+		b, err = plan.Encode(v)
 		return err
 	})
+	if err == nil {
+		err = w.checkResult(b, nil)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +128,7 @@ const mapTime = time.Second
 
 var errMapTime = errors.New("a Map takes long")
 
-// inTime is protect for what must not hold up a commit.
+// inTime is a call of users' code for what must not hold up a commit.
 func inTime(fn func() error) error {
 	t := time.NewTimer(mapTime)
 	defer t.Stop()
@@ -138,21 +140,21 @@ func inTime(fn func() error) error {
 	}
 }
 
-func (w *worker) encodeResult(v any) ([]byte, error) {
-	b, err := encode(v)
+func (w *worker) checkResult(b []byte, err error) error {
 	if err != nil {
-		return nil, steps.Permanent("ENCODE", err)
+		return steps.Permanent("ENCODE", err)
 	}
 	if len(b) > w.e.config.MaxPayload {
-		return nil, steps.Permanent("TOO_LARGE", fmt.Errorf("%w: the result has %d bytes, more than %d", ErrTooLarge, len(b), w.e.config.MaxPayload))
+		return steps.Permanent("TOO_LARGE", fmt.Errorf("%w: the result has %d bytes, more than %d", ErrTooLarge, len(b), w.e.config.MaxPayload))
 	}
-	return b, nil
+	return nil
 }
 
 // finish ends a run at the place of its result.
 func (w *worker) finish(g *grant, v any) *change {
-	b, err := w.encodeResult(v)
-	if err != nil {
+	var b []byte
+	err := g.code.protect(func() (err error) { b, err = plan.Encode(v); return err })
+	if err := w.checkResult(b, err); err != nil {
 		return g.failed(nil, false, steps.Classify(err))
 	}
 	c := g.changed(stateGone, "completed")
@@ -169,10 +171,10 @@ func (w *worker) carryOn(l *lease, g *grant) *change {
 		b, err = w.recorded(l.ctx, g, r)
 	}
 	if cause := context.Cause(l.ctx); err != nil && cause != nil {
-		return w.interrupted(g, l, cause, nil, err)
+		return w.interrupted(g, l, cause, output{}, err)
 	}
 	if err == nil {
-		err = protect(func() error { _, err := g.step().DecodeOut(b); return decodes(err) })
+		err = g.code.protect(func() error { _, err := g.step().DecodeOut(b); return decodes(err) })
 	}
 	if err != nil {
 		if e := classify(err); e.Class == steps.ClassTransient {
@@ -275,5 +277,5 @@ func (w *worker) lateChange(g *grant, l *lease, c *change) {
 	if !c.advance {
 		err = &steps.Error{Class: steps.Class(c.class), Code: c.code, Err: errors.New(c.reason)}
 	}
-	w.late(g, l, json.RawMessage(c.output), err)
+	w.late(g, l, output{bytes: c.output}, err)
 }

@@ -36,7 +36,7 @@ func (w *worker) ask(l *lease, g *grant, step *plan.Step, in any, key []byte) *c
 		}})
 	var v plan.Verdict
 	fault.Point(fault.BeforeBody)
-	err := protect(func() (err error) { v, err = step.Ask(ctx, in); return readable(err) })
+	err := g.code.protect(func() (err error) { v, err = step.Ask(ctx, in); return readable(err) })
 	fault.Point(fault.AfterBody)
 	l.waiting.Store(true)
 	if cause := context.Cause(l.ctx); cause != nil && (err != nil || l.lost.Load()) {
@@ -59,7 +59,9 @@ func (w *worker) ask(l *lease, g *grant, step *plan.Step, in any, key []byte) *c
 	return g.stillUnknown(step, v.Again, nil)
 }
 
-func (w *worker) happened(l *lease, g *grant, step *plan.Step, out any) *change {
+func (w *worker) happened(l *lease, g *grant, step *plan.Step, v any) *change {
+	var out output
+	out.err = g.code.protect(func() (err error) { out.bytes, err = plan.Encode(v); return err })
 	c := w.completed(g, l, step, out)
 	if c.advance {
 		c.event = "settled"

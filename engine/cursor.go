@@ -159,7 +159,7 @@ func (c *cursor) CommitTx(ctx context.Context, v []byte, fn func(pgx.Tx) error) 
 		return err
 	}
 	return c.w.inTx(ctx, c.l, func(ctx context.Context, tx pgx.Tx) error {
-		return fn(tx)
+		return <-aside(func() error { return fn(tx) })
 	}, func(ctx context.Context, tx pgx.Tx) (func() error, error) {
 		q := db.New(fenced{tx, []statement{stated(func(q *db.Queries) { q.LockJob(ctx, db.LockJobParams{Shard: c.g.shard, ID: c.g.job}) })}})
 		sent := moments()

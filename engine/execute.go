@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -25,6 +24,8 @@ import (
 // attempt; what a body reports counts only under its lease; a LookUp or Manual
 // body is called only after its beginning is durable.
 func (w *worker) execute(g *grant, l *lease) {
+	g.code = &runner{}
+	defer g.code.stop()
 	for g != nil {
 		c, a := w.attempt(g, l)
 		if c == nil {
@@ -52,7 +53,7 @@ func (w *worker) attempt(g *grant, l *lease) (*change, *answer) {
 	in, err := w.input(l, g)
 	if err != nil {
 		if cause := context.Cause(l.ctx); cause != nil {
-			return w.interrupted(g, l, cause, nil, err), nil
+			return w.interrupted(g, l, cause, output{}, err), nil
 		}
 		if g.mode == modeAsk {
 			return g.stillUnknown(step, 0, classify(err)), nil
@@ -83,7 +84,7 @@ func (w *worker) attempt(g *grant, l *lease) (*change, *answer) {
 		a, ok := w.begin(l, g, step, runtime, key, hash)
 		switch cause := context.Cause(l.ctx); {
 		case !ok && cause != nil && !errors.Is(cause, steps.ErrLeaseLost):
-			return w.interrupted(g, l, cause, nil, cause), nil
+			return w.interrupted(g, l, cause, output{}, cause), nil
 		case a.verdict == verdictRefused:
 			return g.dead(steps.Classify(steps.Permanent("BAD_VALUE", fmt.Errorf("PostgreSQL refuses to store the step's effect: %w", a.err)))), nil
 		case !ok:
@@ -105,7 +106,7 @@ const unknownHere = 5 * time.Second
 
 // input makes the step's input, or the run's result. Map functions run here.
 func (w *worker) input(l *lease, g *grant) (in any, err error) {
-	err = protect(func() (err error) {
+	err = g.code.protect(func() (err error) {
 		if r, ok := g.refs.find(corrected(g.node)); ok && g.step() != nil {
 			b, err := w.recorded(l.ctx, g, r)
 			if err != nil {
@@ -135,8 +136,8 @@ func (g *grant) effect(step *plan.Step, in any) (key, hash []byte, c *change) {
 	if step.Effect == plan.NoEffect {
 		return key, nil, nil
 	}
-	b, err := encode(in)
-	if err != nil {
+	var b []byte
+	if err := g.code.protect(func() (err error) { b, err = plan.Encode(in); return err }); err != nil {
 		e := steps.Classify(steps.Permanent("ENCODE", err))
 		if g.mode == modeAsk { // what is unknown stays so
 			return nil, nil, g.unsure(person, e)
@@ -167,7 +168,7 @@ func keyExpired(step *plan.Step) *steps.Error {
 
 // call runs the body under the lease's context, with the step's max runtime
 // as its deadline.
-func (w *worker) call(l *lease, g *grant, step *plan.Step, in any, tx pgx.Tx, key []byte) (out any, err error) {
+func (w *worker) call(l *lease, g *grant, step *plan.Step, in any, tx pgx.Tx, key []byte) (out output, err error) {
 	ctx, cancel := context.WithTimeout(l.ctx, l.bodyTime())
 	defer cancel()
 	ctx = plan.WithAttempt(ctx, &plan.Attempt{Key: keyText(key), Number: int(g.attempt), Acknowledge: func(context.Context) error {
@@ -178,62 +179,52 @@ func (w *worker) call(l *lease, g *grant, step *plan.Step, in any, tx pgx.Tx, ke
 	var cur *cursor
 	if step.Kind == plan.Long {
 		if cur, err = w.cursor(l, g); err != nil {
-			return nil, err
+			return output{}, err
 		}
 	}
 	fault.Point(fault.BeforeBody)
-	err = protect(func() (err error) {
+	returned := false
+	err = g.code.protect(func() (err error) {
+		var v any
 		if cur != nil {
-			out, err = step.Body(ctx, in, tx, cur)
+			v, err = step.Body(ctx, in, tx, cur)
 		} else {
-			out, err = step.Body(ctx, in, tx, nil)
+			v, err = step.Body(ctx, in, tx, nil)
 		}
-		return readable(err)
+		if err = readable(err); err == nil {
+			returned = true
+			out.bytes, err = plan.Encode(v)
+		}
+		return err
 	})
+	if returned && err != nil { // the body has done its work; what it returns can't be kept
+		out, err = output{err: err}, nil
+	}
 	fault.Point(fault.AfterBody)
 	l.waiting.Store(true) // its result awaits commit: that is progress
-	return out, byClassifier(step, err)
+	return out, g.byClassifier(step, err)
+}
+
+// output is what a body has returned, encoded, or why it can't be.
+type output struct {
+	bytes []byte
+	err   error
 }
 
 // byClassifier asks the step's own classifier about an error that has no class yet.
-func byClassifier(step *plan.Step, err error) error {
+func (g *grant) byClassifier(step *plan.Step, err error) error {
 	var t thrown
 	if err == nil || step.Classify == nil || errors.As(err, &t) || steps.Classify(err).Marked() {
 		return err
 	}
 	said := err
-	if p := protect(func() error { said = readable(step.Classify(err)); return nil }); p != nil {
+	if p := g.code.protect(func() error { said = readable(step.Classify(err)); return nil }); p != nil {
 		return errors.Join(err, p)
 	}
 	if said == nil || !steps.Classify(said).Marked() {
 		return err
 	}
 	return said
-}
-
-// protect runs fn in a goroutine of its own, and turns a panic or a
-// runtime.Goexit there into an error of class unknown, stack included.
-func protect(fn func() error) error { return <-aside(fn) }
-
-func aside(fn func() error) <-chan error {
-	done := make(chan error, 1)
-	go func() {
-		returned := false
-		defer func() {
-			if returned {
-				return
-			}
-			if p := recover(); p != nil {
-				done <- thrown{"PANIC", fmt.Sprintf("panic: %v\n%s", p, debug.Stack())}
-				return
-			}
-			done <- thrown{"GOEXIT", "the step's goroutine was ended by runtime.Goexit"}
-		}()
-		err := fn()
-		returned = true
-		done <- err
-	}()
-	return done
 }
 
 // readable reads an error once, where a panic ends only the attempt: its
@@ -246,14 +237,8 @@ func readable(err error) error {
 	return err
 }
 
-// encode is plan.Encode of a type whose own MarshalJSON may panic.
-func encode(v any) (b []byte, err error) {
-	err = protect(func() (err error) { b, err = plan.Encode(v); return err })
-	return b, err
-}
-
 // outcome is what a body's return means under the lease as it is now.
-func (w *worker) outcome(g *grant, l *lease, step *plan.Step, out any, err error) *change {
+func (w *worker) outcome(g *grant, l *lease, step *plan.Step, out output, err error) *change {
 	if cause := context.Cause(l.ctx); cause != nil && (err != nil || l.lost.Load()) {
 		return w.interrupted(g, l, cause, out, err)
 	}
@@ -270,12 +255,6 @@ func (w *worker) outcome(g *grant, l *lease, step *plan.Step, out any, err error
 	return w.completed(g, l, step, out)
 }
 
-// thrown is a panic or a Goexit. It wraps nothing, not even an error that was
-// thrown: it is of class unknown, and no word on whether an effect took place.
-type thrown struct{ code, text string }
-
-func (t thrown) Error() string { return t.text }
-
 func classify(err error) *steps.Error {
 	e := steps.Classify(err)
 	var t thrown
@@ -285,9 +264,9 @@ func classify(err error) *steps.Error {
 	return e
 }
 
-// completed encodes an output and moves on.
-func (w *worker) completed(g *grant, l *lease, step *plan.Step, out any) *change {
-	b, err := encode(out)
+// completed moves on from an output.
+func (w *worker) completed(g *grant, l *lease, step *plan.Step, out output) *change {
+	b, err := out.bytes, out.err
 	if err != nil {
 		err = steps.Permanent("ENCODE", err)
 	} else if len(b) > w.e.config.MaxPayload {
@@ -305,7 +284,7 @@ func (w *worker) completed(g *grant, l *lease, step *plan.Step, out any) *change
 }
 
 // interrupted is the end of an attempt whose context was ended.
-func (w *worker) interrupted(g *grant, l *lease, cause error, out any, err error) *change {
+func (w *worker) interrupted(g *grant, l *lease, cause error, out output, err error) *change {
 	switch {
 	case errors.Is(cause, steps.ErrLeaseLost), l.lost.Load():
 		w.late(g, l, out, err)
@@ -324,15 +303,14 @@ func (w *worker) interrupted(g *grant, l *lease, cause error, out any, err error
 const keepEvidence = 10 * time.Second
 
 // late keeps what came after its lease was lost, if an effect may be behind it.
-func (w *worker) late(g *grant, l *lease, out any, err error) {
+func (w *worker) late(g *grant, l *lease, out output, err error) {
 	if l.step == nil || l.step.Effect == plan.NoEffect || (!l.begun.Load() && l.step.Effect != plan.Idempotent) {
 		return
 	}
 	p := db.KeepEvidenceParams{Shard: g.shard, RunID: g.run, Job: g.job, Token: g.token, Attempt: g.attempt, Node: int32(g.node), Path: g.path, Owner: w.owner}
 	if err == nil {
-		var b []byte
-		if b, err = encode(out); err == nil && len(b) <= w.e.config.MaxPayload {
-			p.Encoding, p.Output = encodingJSON, b
+		if err = out.err; err == nil && len(out.bytes) <= w.e.config.MaxPayload {
+			p.Encoding, p.Output = encodingJSON, out.bytes
 		}
 	}
 	if err != nil {

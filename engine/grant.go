@@ -55,6 +55,7 @@ type grant struct {
 	term, runtime time.Duration // of the lease, and the cap
 	shaped        bool          // both are the step's own, and its effect is stored
 
+	code  *runner   // where the run's code is called here
 	hops  int       // hand-overs since it was claimed
 	since time.Time // when that was
 }

@@ -166,7 +166,7 @@ func (f fenceEnd) transition(owner uuid.UUID, jobs ...db.ClaimRow) db.Transition
 		if mode == "" {
 			mode = "do"
 		}
-		p.Ids, p.Runs, p.Tokens, p.Requests = append(p.Ids, j.ID), append(p.Runs, j.RunID), append(p.Tokens, j.Token), append(p.Requests, uuid.New())
+		p.Ids, p.Runs, p.Tokens, p.Requests = append(p.Ids, j.ID), append(p.Runs, j.RunID.String()), append(p.Tokens, j.Token), append(p.Requests, uuid.NewString())
 		p.ToStates, p.Events, p.Writers, p.Outcomes = append(p.ToStates, f.to), append(p.Events, f.event), append(p.Writers, "worker"), append(p.Outcomes, f.outcome)
 		p.Classes, p.Codes, p.Reasons = append(p.Classes, f.class), append(p.Codes, f.code), append(p.Reasons, "")
 		p.Outputs, p.Results, p.Advances, p.Modes = append(p.Outputs, f.output), append(p.Results, nil), append(p.Advances, f.advance), append(p.Modes, mode)

@@ -32,15 +32,15 @@ func (w *worker) keep(ctx context.Context) time.Duration {
 	}
 	next := keeperLatest
 	var due []*lease
-	leases := w.all()
+	leases, now := w.all(), moments()
 	for _, l := range leases {
-		left := l.trusted()
+		left := l.trusted(now)
 		if left <= 0 || w.sessionLost.Load() {
 			l.lose()
 			continue
 		}
 		next = min(next, left)
-		if in, progressed := l.beatIn(); progressed && in <= 0 {
+		if in, progressed := l.beatIn(now); progressed && in <= 0 {
 			due = append(due, l)
 		} else if progressed {
 			next = min(next, in)

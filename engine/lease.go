@@ -61,11 +61,11 @@ func newLease(ctx context.Context, g *grant) *lease {
 }
 
 // trusted is for how much longer the lease may be relied on.
-func (l *lease) trusted() time.Duration {
+func (l *lease) trusted(now moment) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	left := l.term - l.sent.elapsed()
-	if cap := l.runtime - l.granted.elapsed(); cap < left {
+	left := l.term - l.sent.until(now)
+	if cap := l.runtime - l.granted.until(now); cap < left {
 		left = cap
 	}
 	return left - l.margin()
@@ -101,11 +101,11 @@ func (l *lease) reshape(sent moment, term, runtime time.Duration) {
 // beatIn is when a renewal is due, if there is progress to renew it for. One
 // that was asked for and is not answered is asked for again on another
 // connection, while there is time.
-func (l *lease) beatIn() (in time.Duration, progressed bool) {
+func (l *lease) beatIn(now moment) (in time.Duration, progressed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	in = l.heartbeat - l.sent.elapsed()
-	if wait := min(l.heartbeat/2, askAgain) - l.asked.elapsed(); wait > in {
+	in = l.heartbeat - l.sent.until(now)
+	if wait := min(l.heartbeat/2, askAgain) - l.asked.until(now); wait > in {
 		in = wait
 	}
 	return in, l.progress.Load() > l.renewed || l.waiting.Load()

@@ -34,7 +34,7 @@ func TestLeaseShortCap(t *testing.T) {
 	if d := l.bodyTime(); d < 500*time.Millisecond || d > time.Second {
 		t.Errorf("of a second the body has %v", d)
 	}
-	if d := l.trusted(); d < l.bodyTime() || d > time.Second {
+	if d := l.trusted(moments()); d < l.bodyTime() || d > time.Second {
 		t.Errorf("of a second the lease is trusted for %v", d)
 	}
 }

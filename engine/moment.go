@@ -10,8 +10,11 @@ type moment time.Time
 func moments() moment { return moment(time.Now()) }
 
 // elapsed is the time since m.
-func (m moment) elapsed() time.Duration {
-	t, n := time.Time(m), time.Now()
+func (m moment) elapsed() time.Duration { return m.until(moments()) }
+
+// until is the time from m to n.
+func (m moment) until(now moment) time.Duration {
+	t, n := time.Time(m), time.Time(now)
 	return max(n.Sub(t), n.Round(0).Sub(t.Round(0)))
 }
 

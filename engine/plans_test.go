@@ -163,7 +163,7 @@ func (l *planLayout) cases() []planCase {
 	_, deadRuns := l.every(2)
 	heldTokens, none := planFill(int64(1)), planFill[[]byte](nil)
 	transition := func(to, event, outcome string, advance bool) func(*db.Queries) error {
-		p := db.TransitionParams{Ids: held, Runs: heldRuns, Tokens: heldTokens, Requests: planFill(planOwner), ToStates: all(to), Events: all(event),
+		p := db.TransitionParams{Ids: held, Runs: planTexts(heldRuns), Tokens: heldTokens, Requests: all(planOwner.String()), ToStates: all(to), Events: all(event),
 			Writers: all("worker"), Classes: all(""), Codes: all(""), Reasons: all(""), Outputs: planFill([]byte("1")), Results: none, Outcomes: all(outcome),
 			Advances: planFill(advance), Modes: all("do"), Nodes: planFill(int32(1)), Refs: all("0:1:1"), Routes: planFill(int32(1)), DelaysMs: planFill(int64(0)),
 			Attempts: planFill(int32(1)), Transients: planFill(int32(0)), Unknowns: planFill(int32(0)), Questions: planFill(int32(0)),
@@ -263,6 +263,13 @@ func (l *planLayout) cases() []planCase {
 			return err
 		}},
 	}
+}
+
+func planTexts(ids []uuid.UUID) (texts []string) {
+	for _, id := range ids {
+		texts = append(texts, id.String())
+	}
+	return texts
 }
 
 func planFill[T any](v T) []T {

@@ -37,14 +37,16 @@ func parseRefs(s string) (refs, error) {
 }
 
 func (rs refs) String() string {
-	var b strings.Builder
+	var b []byte
 	for i, r := range rs {
 		if i > 0 {
-			b.WriteByte(' ')
+			b = append(b, ' ')
 		}
-		fmt.Fprintf(&b, "%d:%d:%d", r.what, r.job, r.token)
+		b = append(strconv.AppendInt(b, int64(r.what), 10), ':')
+		b = append(strconv.AppendInt(b, r.job, 10), ':')
+		b = strconv.AppendInt(b, r.token, 10)
 	}
-	return b.String()
+	return string(b)
 }
 
 func (rs refs) find(what int) (ref, bool) {

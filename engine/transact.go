@@ -29,7 +29,7 @@ const (
 	fenceLimit = "SELECT " + safePath + ", " + byIndex + ", pg_catalog.set_config('lock_timeout', '5s', true), pg_catalog.set_config('statement_timeout', '15s', true)"
 )
 
-// inTx runs body and fence in one transaction. The fence returns what to do
+// inTx runs body, which does not panic, and fence in one transaction. The fence returns what to do
 // once the commit is known; inDoubt finds that out if COMMIT's answer was lost:
 // it returns errAgain when nothing was written and all may run again.
 func (w *worker) inTx(ctx context.Context, l *lease, body func(context.Context, pgx.Tx) error,
@@ -92,7 +92,7 @@ func (w *worker) tryTx(ctx context.Context, l *lease, body func(context.Context,
 		defer cancel()
 		tx.Rollback(ctx) // does nothing after a commit
 	}()
-	if err := protect(func() error { return body(ctx, borrowed{tx}) }); err != nil {
+	if err := body(ctx, borrowed{tx}); err != nil {
 		return nil, err
 	}
 	if err := context.Cause(l.ctx); err != nil {
@@ -210,9 +210,9 @@ func (w *worker) transact(l *lease, g *grant, step *plan.Step, in any, key []byt
 	case errors.Is(err, errNotCommitted):
 		return c, nil // recorded as dead, without the user's writes
 	case failed != nil:
-		return w.outcome(g, l, step, nil, failed), nil
+		return w.outcome(g, l, step, output{}, failed), nil
 	}
-	return w.outcome(g, l, step, nil, err), nil
+	return w.outcome(g, l, step, output{}, err), nil
 }
 
 var errNotCommitted = errors.New("not committed")

@@ -172,9 +172,9 @@ func (w *worker) params(shard int16, cs []*change) db.TransitionParams {
 	p := db.TransitionParams{Shard: shard, Owner: w.owner, Encoding: encodingJSON}
 	for _, c := range cs {
 		p.Ids = append(p.Ids, c.job)
-		p.Runs = append(p.Runs, c.run)
+		p.Runs = append(p.Runs, c.run.String())
 		p.Tokens = append(p.Tokens, c.token)
-		p.Requests = append(p.Requests, c.request)
+		p.Requests = append(p.Requests, c.request.String())
 		p.ToStates = append(p.ToStates, c.to)
 		p.Events = append(p.Events, c.event)
 		p.Writers = append(p.Writers, c.writer)

@@ -107,13 +107,15 @@ func wakeIn(l *loop, d, most time.Duration) {
 
 func (w *worker) hold(l *lease) {
 	w.mu.Lock()
-	old := w.leases[l.job]
+	old, first := w.leases[l.job], len(w.leases) == 0
 	w.leases[l.job] = l
 	w.mu.Unlock()
 	if old != nil && !old.settled.Load() { // taken back by the database's clock, and granted to this worker again
 		old.lose()
 	}
-	w.keeper.wake()
+	if first || l.term < 4*keeperLatest { // else its next look is soon enough
+		w.keeper.wake()
+	}
 }
 
 func (w *worker) replace(old, l *lease) *lease {
