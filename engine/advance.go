@@ -36,7 +36,7 @@ func (w *worker) advance(ctx context.Context, g *grant, out []byte, event string
 	if c.node == g.bind.end() {
 		if g.bind.knows(c.node) {
 			if result, err := w.result(ctx, g, c); err == nil {
-				c.to, c.outcome, c.result = stateGone, "succeeded", result
+				c.to, c.result = stateGone, result
 				return c
 			}
 		}
@@ -158,7 +158,7 @@ func (w *worker) finish(g *grant, v any) *change {
 		return g.failed(nil, false, steps.Classify(err))
 	}
 	c := g.changed(stateGone, "completed")
-	c.output, c.advance, c.outcome, c.refs = b, true, "succeeded", nil
+	c.output, c.advance, c.refs = b, true, nil
 	return c
 }
 
@@ -237,7 +237,7 @@ func (w *worker) refusedValue(g *grant, l *lease, cause error) *change {
 // tellOthers wakes those for whom the change means work, or an end.
 func (w *worker) tellOthers(c *change, state string) {
 	switch {
-	case state == stateGone || c.outcome != "":
+	case state == stateGone, c.to == stateDead:
 		w.e.listener.tell(wakeEnded)
 		w.e.notifier.wake(wakeEnded)
 	case state == statePending && c.delay <= 0:

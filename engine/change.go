@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,7 +20,7 @@ type change struct {
 	run        uuid.UUID
 	token      int64
 	request    uuid.UUID // tells a transition that was written from one that was not
-	to         string    // the job's state; gone: it ends with its run
+	to         string    // the job's state; gone: its run has succeeded; dead: its run has failed
 	event      string
 	writer     string
 	class      string
@@ -26,12 +28,12 @@ type change struct {
 	reason     string
 	output     []byte
 	result     []byte // the run's, when it is no step's output
-	outcome    string // of the run, when it ends
 	advance    bool   // to the next place: budgets and effect start anew
 	mode       string
 	node       int
 	refs       refs
 	route      int32
+	from       int32         // the route it was on
 	delay      time.Duration // until due; negative: a person must act
 	attempt    int32
 	transients int32
@@ -81,7 +83,7 @@ const (
 func (g *grant) changed(to, event string) *change {
 	c := &change{
 		shard: g.shard, job: g.job, run: g.run, token: g.token, request: requestID(), to: to, event: event, writer: writerWorker,
-		mode: modeDo, node: g.node, refs: g.refs, route: g.route, attempt: g.attempt, transients: g.transients, unknowns: g.unknowns,
+		mode: modeDo, node: g.node, refs: g.refs, route: g.route, from: g.route, attempt: g.attempt, transients: g.transients, unknowns: g.unknowns,
 		questions: g.questions, done: make(chan answer, 1),
 	}
 	if g.mode == modeAsk {
@@ -125,9 +127,7 @@ func (g *grant) unsure(after time.Duration, e *steps.Error) *change {
 }
 
 func (g *grant) dead(e *steps.Error) *change {
-	c := g.changed(stateDead, "dead").because(e)
-	c.outcome = "failed"
-	return c
+	return g.changed(stateDead, "dead").because(e)
 }
 
 // shortestSnooze keeps a step that snoozes for no time at all from spinning.
@@ -200,4 +200,10 @@ var (
 	fallbackUnknown   = plan.Retry{Attempts: 5, Within: 24 * time.Hour, Delay: time.Second, MaxDelay: time.Minute}
 )
 
-func requestID() uuid.UUID { return uuid.New() }
+// requestID is random; it tells requests apart and keeps nothing secret.
+func requestID() (id uuid.UUID) {
+	binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
+	binary.NativeEndian.PutUint64(id[8:], rand.Uint64())
+	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80 // version 4
+	return id
+}

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -128,18 +129,18 @@ func (b *fenceBed) rows(run uuid.UUID) string {
 
 // fenceEnd is how an attempt ends, by the name of the verb.
 type fenceEnd struct {
-	verb, to, event, outcome, mode string
-	advance                        bool
-	class, code                    string
-	output                         []byte
-	delay                          int64
+	verb, to, event, mode string
+	advance               bool
+	class, code           string
+	output                []byte
+	delay                 int64
 }
 
 var fenceEnds = []fenceEnd{
 	{verb: "complete, hand over", to: "running", event: "completed", advance: true, output: []byte("1")},
 	{verb: "complete, for others", to: "pending", event: "completed", advance: true, output: []byte("1")},
-	{verb: "complete, the last", to: "gone", event: "completed", outcome: "succeeded", advance: true, output: []byte("1")},
-	{verb: "fail", to: "dead", event: "dead", outcome: "failed", class: "permanent", code: "NO"},
+	{verb: "complete, the last", to: "gone", event: "completed", advance: true, output: []byte("1")},
+	{verb: "fail", to: "dead", event: "dead", class: "permanent", code: "NO"},
 	{verb: "retry", to: "pending", event: "retried", class: "transient", code: "NO"},
 	{verb: "snooze", to: "pending", event: "snoozed", class: "snooze", delay: 3_600_000},
 	{verb: "uncertain", to: "uncertain", event: "uncertain", class: "uncertain", code: "NO", delay: -1},
@@ -156,24 +157,25 @@ var fenceAnswers = []fenceEnd{
 
 // transition is one attempt's end each for the jobs, all in one statement.
 func (f fenceEnd) transition(owner uuid.UUID, jobs ...db.ClaimRow) db.TransitionParams {
-	p := db.TransitionParams{Owner: owner, Encoding: "json"}
+	p := db.TransitionParams{Owner: owner, Encoding: "json", LeaseMs: 600_000, RuntimeMs: 1_200_000}
 	for _, j := range jobs {
 		node, refs := j.Node, j.Refs
 		if f.advance {
 			node, refs = j.Node+1, strings.TrimSpace(fmt.Sprintf("%s %d:%d:%d", j.Refs, j.Node, j.ID, j.Token+1))
 		}
-		mode := f.mode
-		if mode == "" {
-			mode = "do"
+		more := map[string]any{"event": f.event, "advance": f.advance, "delay_ms": f.delay, "attempt": 1}
+		for name, v := range map[string]string{"mode": f.mode, "class": f.class, "code": f.code} {
+			if v != "" {
+				more[name] = v
+			}
 		}
-		p.Ids, p.Runs, p.Tokens, p.Requests = append(p.Ids, j.ID), append(p.Runs, j.RunID.String()), append(p.Tokens, j.Token), append(p.Requests, uuid.NewString())
-		p.ToStates, p.Events, p.Writers, p.Outcomes = append(p.ToStates, f.to), append(p.Events, f.event), append(p.Writers, "worker"), append(p.Outcomes, f.outcome)
-		p.Classes, p.Codes, p.Reasons = append(p.Classes, f.class), append(p.Codes, f.code), append(p.Reasons, "")
-		p.Outputs, p.Results, p.Advances, p.Modes = append(p.Outputs, f.output), append(p.Results, nil), append(p.Advances, f.advance), append(p.Modes, mode)
-		p.Nodes, p.Refs, p.Routes, p.DelaysMs = append(p.Nodes, node), append(p.Refs, refs), append(p.Routes, j.Route), append(p.DelaysMs, f.delay)
-		p.Attempts, p.Transients, p.Unknowns, p.Questions = append(p.Attempts, 1), append(p.Transients, 0), append(p.Unknowns, 0), append(p.Questions, 0)
-		p.LeaseMs, p.RuntimeMs = append(p.LeaseMs, 600_000), append(p.RuntimeMs, 1_200_000)
-		p.EffectKeys, p.EffectHashes = append(p.EffectKeys, nil), append(p.EffectHashes, nil)
+		text, err := json.Marshal(more)
+		if err != nil {
+			panic(err)
+		}
+		p.Ids, p.Tokens, p.Requests, p.ToStates = append(p.Ids, j.ID), append(p.Tokens, j.Token), append(p.Requests, uuid.NewString()), append(p.ToStates, f.to)
+		p.Nodes, p.Refs, p.Outputs, p.Results = append(p.Nodes, node), append(p.Refs, refs), append(p.Outputs, f.output), append(p.Results, nil)
+		p.More = append(p.More, string(text))
 	}
 	return p
 }

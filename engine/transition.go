@@ -3,6 +3,8 @@ package engine
 import (
 	"cmp"
 	"context"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -98,7 +100,7 @@ func (w *worker) answer(ctx context.Context, shard int16, cs []*change, rows []d
 		r, ok := byJob[c.job]
 		switch {
 		case ok && *r.Verdict == verdictDone:
-			c.done <- doneBy(r, sent)
+			c.done <- c.doneBy(r, sent)
 		case ok && *r.Verdict == verdictLost && !c.doubt:
 			c.done <- answer{verdict: verdictLost}
 		case ok && *r.Verdict == verdictLost:
@@ -130,11 +132,14 @@ func (w *worker) apart(ctx context.Context, shard int16, cs []*change, wait, bus
 	})
 }
 
-func doneBy(r db.TransitionRow, sent moment) answer {
-	a := answer{verdict: verdictDone, state: text(r.State), sent: sent, effectAt: r.EffectAt}
-	if r.ExpiresAt != nil && r.Now != nil {
-		a.grantedAt = *r.GrantedAt
-		a.term, a.runtime = r.ExpiresAt.Sub(*r.Now), r.DeadlineAt.Sub(*r.Now)
+// doneBy is the answer to a change that was written by a request sent then.
+func (c *change) doneBy(r db.TransitionRow, sent moment) answer {
+	a := answer{verdict: verdictDone, state: text(r.State), sent: sent}
+	if a.state == stateRunning {
+		a.grantedAt, a.term, a.runtime = *r.Now, c.term, c.runtime
+		if c.key != nil {
+			a.effectAt = r.Now
+		}
 	}
 	return a
 }
@@ -169,37 +174,62 @@ func (w *worker) lookUp(ctx context.Context, c *change) (answer, error) {
 }
 
 func (w *worker) params(shard int16, cs []*change) db.TransitionParams {
-	p := db.TransitionParams{Shard: shard, Owner: w.owner, Encoding: encodingJSON}
+	p := db.TransitionParams{Shard: shard, Owner: w.owner, Encoding: encodingJSON, LeaseMs: ms(defaultLease), RuntimeMs: ms(defaultRuntime)}
 	for _, c := range cs {
 		p.Ids = append(p.Ids, c.job)
-		p.Runs = append(p.Runs, c.run.String())
 		p.Tokens = append(p.Tokens, c.token)
 		p.Requests = append(p.Requests, c.request.String())
 		p.ToStates = append(p.ToStates, c.to)
-		p.Events = append(p.Events, c.event)
-		p.Writers = append(p.Writers, c.writer)
-		p.Classes = append(p.Classes, c.class)
-		p.Codes = append(p.Codes, c.code)
-		p.Reasons = append(p.Reasons, c.reason)
-		p.Outputs = append(p.Outputs, c.output)
-		p.Results = append(p.Results, c.result)
-		p.Outcomes = append(p.Outcomes, c.outcome)
-		p.Advances = append(p.Advances, c.advance)
-		p.Modes = append(p.Modes, c.mode)
 		p.Nodes = append(p.Nodes, int32(c.node))
 		p.Refs = append(p.Refs, c.refs.String())
-		p.Routes = append(p.Routes, c.route)
-		p.DelaysMs = append(p.DelaysMs, delayMs(c.delay))
-		p.Attempts = append(p.Attempts, c.attempt)
-		p.Transients = append(p.Transients, c.transients)
-		p.Unknowns = append(p.Unknowns, c.unknowns)
-		p.Questions = append(p.Questions, c.questions)
-		p.LeaseMs = append(p.LeaseMs, ms(c.term))
-		p.RuntimeMs = append(p.RuntimeMs, ms(c.runtime))
-		p.EffectKeys = append(p.EffectKeys, c.key)
-		p.EffectHashes = append(p.EffectHashes, c.hash)
+		p.Outputs = append(p.Outputs, c.output)
+		p.Results = append(p.Results, c.result)
+		p.More = append(p.More, c.more())
 	}
 	return p
+}
+
+// more is what there is to say of a change beside what every one has: nothing
+// of a step that was completed and whose successor starts anew.
+func (c *change) more() string {
+	if c.event == "completed" && c.advance && c.writer == writerWorker && c.mode == modeDo && c.route == c.from && c.delay == 0 && c.class == "" && c.key == nil &&
+		(c.to == stateGone || c.to == statePending && c.attempt == 0 || c.to == stateRunning && c.attempt == 1 && c.term == defaultLease && c.runtime == defaultRuntime) {
+		return ""
+	}
+	m := more{Event: c.event, Advance: c.advance, Mode: c.mode, Writer: c.writer, Class: c.class, Code: c.code, Reason: c.reason, Route: c.route,
+		DelayMs: delayMs(c.delay), Attempt: c.attempt, Transients: c.transients, Unknowns: c.unknowns, Questions: c.questions}
+	if c.to == stateRunning {
+		m.LeaseMs, m.RuntimeMs = ms(c.term), ms(c.runtime)
+	}
+	if c.key != nil {
+		m.EffectKey, m.EffectHash = hex.EncodeToString(c.key), hex.EncodeToString(c.hash)
+	}
+	b, err := json.Marshal(m)
+	if err != nil {
+		panic(err) // texts and numbers
+	}
+	return string(b)
+}
+
+// more is read by the statement Transition; what is left out has its default there.
+type more struct {
+	Event      string `json:"event"`
+	Advance    bool   `json:"advance"`
+	Mode       string `json:"mode"`
+	Writer     string `json:"writer"`
+	Class      string `json:"class,omitempty"`
+	Code       string `json:"code,omitempty"`
+	Reason     string `json:"reason,omitempty"`
+	Route      int32  `json:"route"`
+	DelayMs    int64  `json:"delay_ms"`
+	LeaseMs    int64  `json:"lease_ms,omitempty"`
+	RuntimeMs  int64  `json:"runtime_ms,omitempty"`
+	Attempt    int32  `json:"attempt"`
+	Transients int32  `json:"transients"`
+	Unknowns   int32  `json:"unknowns"`
+	Questions  int32  `json:"questions"`
+	EffectKey  string `json:"effect_key,omitempty"`
+	EffectHash string `json:"effect_hash,omitempty"`
 }
 
 func delayMs(d time.Duration) int64 {
