@@ -192,6 +192,7 @@ func (w *worker) carryOn(l *lease, g *grant) *change {
 func (w *worker) settle(g *grant, l *lease, c *change, a *answer) (*grant, *lease) {
 	if a == nil {
 		if !l.settle() { // a drain has given up on it
+			w.lateChange(g, l, c)
 			w.drop(l)
 			return nil, nil
 		}

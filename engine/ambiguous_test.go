@@ -3,12 +3,16 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/pawlworks/pawl/engine"
+	"github.com/pawlworks/pawl/internal/db"
 	"github.com/pawlworks/pawl/internal/pgproxy"
 	"github.com/pawlworks/pawl/steps"
 )
@@ -248,4 +252,39 @@ func TestCutAtStart(t *testing.T) {
 		}
 		b.fired(action, 1)
 	})
+}
+
+// TestCutAndTakenBack: the write was lost, and before it is sent again the job is
+// taken back. Its row's successor is another's: the result is evidence, no more.
+func TestCutAndTakenBack(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	b := newCutBed(t, cutFlow.Of(steps.New("effect", func(context.Context, int) (int, error) { return 7, nil }).
+		LookUp(func(context.Context, int) (steps.Verdict[int], error) { return steps.StillUnknown[int](time.Hour), nil }, time.Second)))
+	var once sync.Once
+	b.proxy.OnExecute(func(sql string) (a pgproxy.Action) {
+		if strings.HasPrefix(sql, "-- name: Transition ") {
+			once.Do(func() {
+				a = pgproxy.CutBefore
+				if _, err := b.direct.Exec(ctx, "UPDATE pawl.job SET expires_at = clock_timestamp()"); err != nil {
+					t.Error(err)
+				}
+				if rows, err := taken(db.New(b.direct).Recover(ctx, db.RecoverParams{Most: 10, Budget: 5, BaseMs: 1000, Request: rand.Int64()})); err != nil || len(rows) != 1 {
+					t.Error(rows, err)
+				}
+			})
+		}
+		return a
+	})
+	work(t, b.e)
+	r := b.start()
+	fenceUntil(t, "the result is kept as evidence", func() bool {
+		var n int
+		err := b.direct.QueryRow(ctx, "SELECT count(*) FROM pawl.evidence WHERE run_id = $1 AND output = '7'", r.ID).Scan(&n)
+		return err == nil && n == 1
+	})
+	if info, err := b.e.Get(ctx, r.ID); err != nil || info.State != engine.Uncertain || info.History[0].Event != "uncertain" {
+		t.Errorf("%+v, %v", info, err)
+	}
+	b.fired(pgproxy.CutBefore, 1)
 }

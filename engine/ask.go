@@ -36,7 +36,7 @@ func (w *worker) ask(l *lease, g *grant, step *plan.Step, in any, key []byte) *c
 		}})
 	var v plan.Verdict
 	fault.Point(fault.BeforeBody)
-	err := g.code.protect(func() (err error) { v, err = step.Ask(ctx, in); return readable(err) })
+	err := g.code.protect(func() (err error) { v, err = step.Ask(ctx, in); return err })
 	fault.Point(fault.AfterBody)
 	l.waiting.Store(true)
 	if cause := context.Cause(l.ctx); cause != nil && (err != nil || l.lost.Load()) {

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -19,8 +18,8 @@ type change struct {
 	job        int64
 	run        uuid.UUID
 	token      int64
-	request    uuid.UUID // tells a transition that was written from one that was not
-	to         string    // the job's state; gone: its run has succeeded; dead: its run has failed
+	request    int64  // tells a transition that was written from one that was not
+	to         string // the job's state; gone: its run has succeeded; dead: its run has failed
 	event      string
 	writer     string
 	class      string
@@ -201,9 +200,4 @@ var (
 )
 
 // requestID is random; it tells requests apart and keeps nothing secret.
-func requestID() (id uuid.UUID) {
-	binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
-	binary.NativeEndian.PutUint64(id[8:], rand.Uint64())
-	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80 // version 4
-	return id
-}
+func requestID() int64 { return rand.Int64() }

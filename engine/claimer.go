@@ -20,6 +20,7 @@ const (
 	claimMost  = 200             // jobs a claim
 	claimIdle  = 5 * time.Minute // the pulse and wake-ups say when there is work
 	claimAgain = 100 * time.Millisecond
+	claimPause = 10 * time.Millisecond
 )
 
 func (w *worker) claim(ctx context.Context) time.Duration {
@@ -36,6 +37,10 @@ func (w *worker) claim(ctx context.Context) time.Duration {
 		if free <= 0 || len(routes) == 0 {
 			return claimIdle // a freed slot wakes the claimer
 		}
+		if free < w.e.config.Slots/8 && w.backlog.Load() && time.Since(w.claimed) < claimPause {
+			return claimPause // under load slots are freed one by one: many are filled at once
+		}
+		w.claimed = time.Now()
 		more, err := false, error(nil)
 		for _, shard := range w.shardOrder() {
 			n := min(free, claimMost)

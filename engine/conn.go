@@ -33,9 +33,37 @@ const (
 )
 
 // conn is the DBTX that sqlc's code runs on.
-type conn struct{ pool *pgxpool.Pool }
+type conn struct {
+	pool *pgxpool.Pool
+	lane *share // for what must not wait until users' code gives a connection back
+}
 
-func queries(pool *pgxpool.Pool) *db.Queries { return db.New(conn{pool}) }
+func queries(pool *pgxpool.Pool) *db.Queries { return db.New(conn{pool: pool}) }
+
+// acquire takes a connection, and returns how to give it back.
+func (c conn) acquire(ctx context.Context) (*pgxpool.Conn, func(), error) {
+	most := acquireWait
+	if c.lane != nil {
+		most = laneAfter
+	}
+	wait, stop := context.WithTimeout(ctx, most)
+	p, err := c.pool.Acquire(wait)
+	stop()
+	if err == nil {
+		return p, p.Release, nil
+	}
+	if c.lane == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+		return nil, nil, err
+	}
+	wait, stop = context.WithTimeout(ctx, acquireWait)
+	defer stop()
+	select {
+	case p := <-c.lane.lane:
+		return p, func() { c.lane.giveBack(p) }, nil
+	case <-wait.Done():
+		return nil, nil, wait.Err()
+	}
+}
 
 func (c conn) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
 	rows, err := c.Query(ctx, sql, args...)
@@ -54,9 +82,7 @@ func (c conn) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 }
 
 func (c conn) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	wait, stop := context.WithTimeout(ctx, acquireWait)
-	p, err := c.pool.Acquire(wait)
-	stop()
+	p, giveBack, err := c.acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +92,7 @@ func (c conn) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, err
 	b.Queue(limits)
 	b.Queue(sql, args...)
 	b.Queue("COMMIT")
-	t := &transaction{conn: p, batch: p.SendBatch(ctx, &b), cancel: cancel}
+	t := &transaction{conn: p, giveBack: giveBack, batch: p.SendBatch(ctx, &b), cancel: cancel}
 	for range 2 {
 		if _, err := t.batch.Exec(); err != nil {
 			return nil, t.finish(err)
@@ -84,11 +110,12 @@ func (c conn) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, err
 // transaction is the rows of the one statement; reading to their end commits.
 type transaction struct {
 	pgx.Rows
-	conn   *pgxpool.Conn
-	batch  pgx.BatchResults
-	cancel context.CancelFunc
-	done   bool
-	err    error
+	conn     *pgxpool.Conn
+	giveBack func()
+	batch    pgx.BatchResults
+	cancel   context.CancelFunc
+	done     bool
+	err      error
 }
 
 func (t *transaction) Next() bool {
@@ -138,7 +165,7 @@ func (t *transaction) finish(err error) error {
 			cancel()
 		}
 	}
-	t.conn.Release()
+	t.giveBack()
 	t.cancel()
 	t.err = err
 	return err

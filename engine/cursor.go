@@ -22,6 +22,7 @@ type cursor struct {
 	l     *lease
 	g     *grant
 	value []byte
+	doubt error // a write was given up without an answer: it may still arrive
 }
 
 func (w *worker) cursor(l *lease, g *grant) (*cursor, error) {
@@ -65,6 +66,10 @@ func (c *cursor) check(v []byte) error {
 	if err := context.Cause(c.l.ctx); err != nil {
 		return err
 	}
+	if c.doubt != nil { // no later write could be told from that one
+		return fmt.Errorf("pawl: what became of the last write of the cursor of step %q is not known: return, and the next attempt goes on from what was saved: %w",
+			c.g.name(), c.doubt)
+	}
 	if most := c.w.e.config.MaxPayload; len(v) > most {
 		return c.refuse("TOO_LARGE", fmt.Errorf("%w: the cursor of step %q has %d bytes, more than %d", ErrTooLarge, c.g.name(), len(v), most))
 	}
@@ -92,6 +97,7 @@ func (c *cursor) Commit(ctx context.Context, v []byte) error {
 			return c.moved(v, sent, 0)
 		}
 		if err := c.wait(ctx, pause); err != nil {
+			c.doubt = err
 			return err
 		}
 	}
@@ -158,6 +164,14 @@ func (c *cursor) CommitTx(ctx context.Context, v []byte, fn func(pgx.Tx) error) 
 	if err := c.check(v); err != nil {
 		return err
 	}
+	for !c.w.permit(ctx, max(c.l.heartbeat/2, time.Millisecond)) {
+		if err := cause(c.l, ctx); err != nil {
+			return err
+		}
+		c.l.progress.Add(1) // it is not the step that is slow
+		c.w.keeper.wake()
+	}
+	defer c.w.permitted()
 	return c.w.inTx(ctx, c.l, func(ctx context.Context, tx pgx.Tx) error {
 		return <-aside(func() error { return fn(tx) })
 	}, func(ctx context.Context, tx pgx.Tx) (func() error, error) {

@@ -100,18 +100,26 @@ var doctorCases = []struct{ kind, plant string }{
 	{"step-done-twice", `INSERT INTO pawl.history (shard, run_id, job, token, ended_at, node, attempt, request, path, mode, from_state, to_state, event, writer)
 		SELECT shard, run_id, job, token + 1, ended_at, node, attempt, request, path, mode, from_state, to_state, event, writer FROM pawl.history WHERE run_id = @succeeded AND node = 1`},
 	{"step-skipped", "DELETE FROM pawl.history WHERE run_id = @succeeded AND node = 0"},
+	{"step-skipped", `WITH three AS (UPDATE pawl.definition SET graph = convert_to(jsonb_insert(convert_from(graph, 'UTF8')::jsonb, '{steps,1}', '{}')::text, 'UTF8'))
+		UPDATE pawl.history SET node = 2 WHERE run_id = @succeeded AND node = 1`},
 	{"wrong-place", "UPDATE pawl.job SET node = 1 WHERE run_id = @due"},
 	{"wrong-place", "UPDATE pawl.job SET node = 0 WHERE run_id = @halfway"},
 	{"succeeded-incomplete", "DELETE FROM pawl.history WHERE run_id = @succeeded AND node = 1"},
 	{"result-missing", "UPDATE pawl.history SET output = NULL WHERE run_id = @succeeded AND node = 1"},
 	{"value-missing", "UPDATE pawl.history SET output = NULL WHERE run_id = @halfway AND node = 0"},
+	{"value-missing", "UPDATE pawl.job SET refs = refs || '9' WHERE run_id = @halfway"},
 	{"cursor-astray", "UPDATE pawl.cursor SET seq = seq + 1 WHERE job = (SELECT id FROM pawl.job WHERE run_id = @halfway)"},
 	{"cursor-astray", "INSERT INTO pawl.cursor (shard, job, seq, encoding, saved_at) VALUES (0, 4711, 0, 'json', now())"},
 	{"cursor-lost", "DELETE FROM pawl.cursor WHERE job = (SELECT id FROM pawl.job WHERE run_id = @halfway)"},
 	{"key-lost", "DELETE FROM pawl.key WHERE run_id = @halfway"},
 	{"key-lost", "UPDATE pawl.key SET run_id = @due WHERE run_id = @succeeded"},
+	{"key-lost", "UPDATE pawl.run SET generation = generation + 1 WHERE id = @succeeded"},
 	{"owner-unknown", "UPDATE pawl.job SET owner = gen_random_uuid() WHERE run_id = @running"},
 	{"route-unknown", "UPDATE pawl.job SET route = 4711 WHERE run_id = @due"},
+	{"route-unknown", `WITH d AS (INSERT INTO pawl.definition (workflow, hash, graph, queue, active_at)
+			SELECT 'another', hash, graph, queue, active_at FROM pawl.definition RETURNING id, queue),
+		r AS (INSERT INTO pawl.route (definition, queue, priority) SELECT id, queue, 1 FROM d RETURNING id)
+		UPDATE pawl.job SET route = (SELECT id FROM r) WHERE run_id = @due`},
 	{"lease-not-taken-back", "UPDATE pawl.job SET expires_at = now() - interval '11 minutes' WHERE run_id = @running"},
 	{"partitions-missing", `DO $$ BEGIN EXECUTE 'DROP TABLE pawl.history_' || to_char((pawl.now() AT TIME ZONE 'UTC')::date + 1, 'YYYYMMDD'); END $$`},
 }

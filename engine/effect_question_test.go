@@ -193,13 +193,15 @@ func TestEffectUndecodableWord(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	var calls atomic.Int64
-	e := effEngine(t, pgtest.Pool(t), engine.Config{Workflows: []steps.Definition{effAsk.Of(steps.New("pay", effUnsure(&calls, 2), steps.Manual()))}})
+	pool := pgtest.Pool(t)
+	e := effEngine(t, pool, engine.Config{Workflows: []steps.Definition{effAsk.Of(steps.New("pay", effUnsure(&calls, 2), steps.Manual()))}})
+	stranger := effEngine(t, pool, engine.Config{}) // which can't know the type
 	work(t, e)
 	r := effStart(t, e, effAsk, 1)
 	if info := effState(t, e, r.ID, engine.Uncertain); !info.DueAt.IsZero() {
 		t.Errorf("a person is not asked at once: %+v", info)
 	}
-	if err := e.Resolve(ctx, r.ID, effPerson, engine.ItHappened(json.RawMessage(`{"not":"a string"}`), "typed from a letter")); err != nil {
+	if err := stranger.Resolve(ctx, r.ID, effPerson, engine.ItHappened(json.RawMessage(`{"not":"a string"}`), "typed from a letter")); err != nil {
 		t.Fatal(err)
 	}
 	effUntil(t, "the output to be refused", func() bool {

@@ -100,6 +100,7 @@ type Engine struct {
 	config Config
 	pool   *pgxpool.Pool
 	db     *db.Queries
+	vital  *db.Queries // for sessions and leases
 	log    *slog.Logger
 	shards []int16
 	code   map[string]*plan.Definition // by workflow
@@ -127,6 +128,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, c Config) (*Engine, error) {
 	}
 	e := &Engine{config: c, pool: pool, db: queries(pool), log: c.Logger, code: map[string]*plan.Definition{}, own: map[int64]*plan.Definition{}}
 	e.share = shareOf(pool)
+	e.vital = db.New(conn{pool: pool, lane: e.share})
 	e.listener = e.share.listener(c.ListenDSN)
 	if c.NoListen {
 		e.listener = &listener{silent: true, subs: map[int]func(string){}}

@@ -140,7 +140,11 @@ func TestErrorInputDoesNotDecode(t *testing.T) {
 		})
 	}
 	dead(1)
-	if err := e.Replay(ctx, id, effPerson, engine.WithInput("eight")); err != nil {
+	if err := e.Replay(ctx, id, effPerson, engine.WithInput("eight")); err == nil || !strings.Contains(err.Error(), "cannot unmarshal") {
+		t.Errorf("an input of another type: %v", err)
+	}
+	stranger := effEngine(t, pool, engine.Config{}) // it can't know
+	if err := stranger.Replay(ctx, id, effPerson, engine.WithInput("eight")); err != nil {
 		t.Fatal(err)
 	}
 	dead(3)

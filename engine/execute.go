@@ -94,6 +94,10 @@ func (w *worker) attempt(g *grant, l *lease) (*change, *answer) {
 		}
 	}
 	if step.Kind == plan.Tx {
+		if !w.permit(l.ctx, min(l.length/2, permitWait)) {
+			return g.handBack(spread(time.Second), "no connection was free for its transaction"), nil
+		}
+		defer w.permitted()
 		return w.transact(l, g, step, in, key)
 	}
 	out, err := w.call(l, g, step, in, nil, key)
@@ -106,7 +110,7 @@ const unknownHere = 5 * time.Second
 
 // input makes the step's input, or the run's result. Map functions run here.
 func (w *worker) input(l *lease, g *grant) (in any, err error) {
-	err = g.code.protect(func() (err error) {
+	err = g.code.within(l.ctx, func() (err error) { // a Map may hang
 		if r, ok := g.refs.find(corrected(g.node)); ok && g.step() != nil {
 			b, err := w.recorded(l.ctx, g, r)
 			if err != nil {
@@ -183,6 +187,7 @@ func (w *worker) call(l *lease, g *grant, step *plan.Step, in any, tx pgx.Tx, ke
 		}
 	}
 	fault.Point(fault.BeforeBody)
+	var said error // by the body
 	returned := false
 	err = g.code.protect(func() (err error) {
 		var v any
@@ -191,18 +196,24 @@ func (w *worker) call(l *lease, g *grant, step *plan.Step, in any, tx pgx.Tx, ke
 		} else {
 			v, err = step.Body(ctx, in, tx, nil)
 		}
-		if err = readable(err); err == nil {
-			returned = true
-			out.bytes, err = plan.Encode(v)
+		if err != nil {
+			said = freeze(err)
+			return byClassifier(step, err)
 		}
+		returned = true
+		out.bytes, err = plan.Encode(v)
 		return err
 	})
+	var t thrown
+	if said != nil && errors.As(err, &t) { // by the classifier
+		err = thrown{t.code, said.Error() + "; and then " + t.text}
+	}
 	if returned && err != nil { // the body has done its work; what it returns can't be kept
 		out, err = output{err: err}, nil
 	}
 	fault.Point(fault.AfterBody)
 	l.waiting.Store(true) // its result awaits commit: that is progress
-	return out, g.byClassifier(step, err)
+	return out, err
 }
 
 // output is what a body has returned, encoded, or why it can't be.
@@ -212,27 +223,12 @@ type output struct {
 }
 
 // byClassifier asks the step's own classifier about an error that has no class yet.
-func (g *grant) byClassifier(step *plan.Step, err error) error {
-	var t thrown
-	if err == nil || step.Classify == nil || errors.As(err, &t) || steps.Classify(err).Marked() {
+func byClassifier(step *plan.Step, err error) error {
+	if step.Classify == nil || steps.Classify(err).Marked() {
 		return err
 	}
-	said := err
-	if p := g.code.protect(func() error { said = readable(step.Classify(err)); return nil }); p != nil {
-		return errors.Join(err, p)
-	}
-	if said == nil || !steps.Classify(said).Marked() {
-		return err
-	}
-	return said
-}
-
-// readable reads an error once, where a panic ends only the attempt: its
-// methods are a user's code too, and a nil pointer in an error is easily made.
-func readable(err error) error {
-	if err != nil {
-		_ = err.Error()
-		steps.Classify(err)
+	if said := freeze(step.Classify(err)); said != nil && steps.Classify(said).Marked() {
+		return said
 	}
 	return err
 }

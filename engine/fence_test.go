@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -25,7 +26,7 @@ var fenceHolds = []struct {
 		// It lapsed and was granted again, to the same owner.
 		b.exec("UPDATE pawl.job SET token = token + 2, attempt = attempt + 1 WHERE id = $1", j.ID)
 		b.exec(`INSERT INTO pawl.history (shard, run_id, job, token, ended_at, node, attempt, request, path, mode, from_state, to_state, event, writer)
-			SELECT shard, run_id, id, token - 1, now(), node, 1, gen_random_uuid(), path, mode, 'running', 'pending', 'lapsed', 'recovery' FROM pawl.job WHERE id = $1`, j.ID)
+			SELECT shard, run_id, id, token - 1, now(), node, 1, 7, path, mode, 'running', 'pending', 'lapsed', 'recovery' FROM pawl.job WHERE id = $1`, j.ID)
 	}},
 	{"token of the future", func(_ *fenceBed, _ *uuid.UUID, j *db.ClaimRow) { j.Token++ }},
 	{"expired lease", func(b *fenceBed, _ *uuid.UUID, j *db.ClaimRow) {
@@ -112,7 +113,7 @@ func (b *fenceBed) question(owner uuid.UUID) db.ClaimRow {
 	if done, err := f.do(b.q, owner, j); err != nil || !done {
 		b.t.Fatal(done, err)
 	}
-	if rows, err := b.q.AskDue(context.Background(), db.AskDueParams{Most: 1000, Request: uuid.New()}); err != nil || len(rows) == 0 {
+	if rows, err := b.q.AskDue(context.Background(), db.AskDueParams{Most: 1000, Request: rand.Int64()}); err != nil || len(rows) == 0 {
 		b.t.Fatal(rows, err)
 	}
 	for _, r := range b.claim(owner) {
@@ -145,31 +146,31 @@ func TestFenceOfOthers(t *testing.T) {
 		do   func() (int, error)
 	}{
 		{"recovery of a live lease", live, func() (int, error) {
-			rows, err := taken(b.q.Recover(ctx, db.RecoverParams{Most: 10, Budget: 5, BaseMs: 1000, Request: uuid.New()}))
+			rows, err := taken(b.q.Recover(ctx, db.RecoverParams{Most: 10, Budget: 5, BaseMs: 1000, Request: rand.Int64()}))
 			return len(rows), err
 		}},
 		{"a question before its time", later, func() (int, error) {
-			rows, err := b.q.AskDue(ctx, db.AskDueParams{Most: 10, Request: uuid.New()})
+			rows, err := b.q.AskDue(ctx, db.AskDueParams{Most: 10, Request: rand.Int64()})
 			return len(rows), err
 		}},
 		{"the end of a run that nobody cancelled", dead, func() (int, error) {
-			ids, err := b.q.CloseCancelled(ctx, db.CloseCancelledParams{OnlyRun: dead.RunID, Most: 10, Request: uuid.New()})
+			ids, err := b.q.CloseCancelled(ctx, db.CloseCancelledParams{OnlyRun: dead.RunID, Most: 10, Request: rand.Int64()})
 			return len(ids), err
 		}},
 		{"replay with a stale token", dead, func() (int, error) {
-			_, err := b.q.ReplayJob(ctx, db.ReplayJobParams{ID: dead.ID, Token: dead.Token, Request: uuid.New(), Actor: "a", Reason: "r"})
+			_, err := b.q.ReplayJob(ctx, db.ReplayJobParams{ID: dead.ID, Token: dead.Token, Request: rand.Int64(), Actor: "a", Reason: "r"})
 			return fenceFound(err)
 		}},
 		{"replay of what is not dead", person, func() (int, error) {
-			_, err := b.q.ReplayJob(ctx, db.ReplayJobParams{ID: person.ID, Token: person.Token + 1, Request: uuid.New(), Actor: "a", Reason: "r"})
+			_, err := b.q.ReplayJob(ctx, db.ReplayJobParams{ID: person.ID, Token: person.Token + 1, Request: rand.Int64(), Actor: "a", Reason: "r"})
 			return fenceFound(err)
 		}},
 		{"resolving with a stale token", person, func() (int, error) {
-			_, err := b.q.ResolveJob(ctx, db.ResolveJobParams{ID: person.ID, Token: person.Token, Request: uuid.New(), Actor: "a", Reason: "r", Evidence: "e"})
+			_, err := b.q.ResolveJob(ctx, db.ResolveJobParams{ID: person.ID, Token: person.Token, Request: rand.Int64(), Actor: "a", Reason: "r", Evidence: "e"})
 			return fenceFound(err)
 		}},
 		{"resolving what is not uncertain", dead, func() (int, error) {
-			_, err := b.q.ResolveJob(ctx, db.ResolveJobParams{ID: dead.ID, Token: dead.Token + 1, Request: uuid.New(), Actor: "a", Reason: "r", Evidence: "e"})
+			_, err := b.q.ResolveJob(ctx, db.ResolveJobParams{ID: dead.ID, Token: dead.Token + 1, Request: rand.Int64(), Actor: "a", Reason: "r", Evidence: "e"})
 			return fenceFound(err)
 		}},
 	} {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"runtime"
 	"sync"
 )
 
@@ -16,8 +17,9 @@ type group[T any] struct {
 }
 
 const (
-	groupItems = 500     // a batch's most items,
-	groupBytes = 4 << 20 // and bytes
+	groupItems  = 500     // a batch's most items,
+	groupBytes  = 4 << 20 // and bytes
+	groupYields = 3       // in vain, before it is written
 )
 
 // newGroup starts writers that flush until ctx ends. What is in flight then,
@@ -53,15 +55,21 @@ func (g *group[T]) write(ctx context.Context) {
 	}
 }
 
+// more takes what is there, and what those bring who are ready to run: at rest
+// nobody is, and nothing is waited for.
 func (g *group[T]) more(batch []T) []T {
 	bytes := g.size(batch[0])
-	for len(batch) < groupItems && bytes < groupBytes {
+	for yields := 0; len(batch) < groupItems && bytes < groupBytes; {
 		select {
 		case item := <-g.in:
 			batch = append(batch, item)
 			bytes += g.size(item)
+			yields = 0
 		default:
-			return batch
+			if yields++; yields > groupYields {
+				return batch
+			}
+			runtime.Gosched()
 		}
 	}
 	return batch

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 
 	"github.com/google/uuid"
@@ -91,15 +92,15 @@ var mixedVerbs = []struct {
 		if backwards {
 			budget = 5
 		}
-		_, err := m.q.Recover(context.Background(), db.RecoverParams{Most: 500, Budget: budget, BaseMs: 1, Request: uuid.New()})
+		_, err := m.q.Recover(context.Background(), db.RecoverParams{Most: 500, Budget: budget, BaseMs: 1, Request: rand.Int64()})
 		return err
 	}},
 	{"ask", func(m *mixed, _ bool) error {
-		_, err := m.q.AskDue(context.Background(), db.AskDueParams{Most: 500, Request: uuid.New()})
+		_, err := m.q.AskDue(context.Background(), db.AskDueParams{Most: 500, Request: rand.Int64()})
 		return err
 	}},
 	{"close", func(m *mixed, _ bool) error {
-		_, err := m.q.CloseCancelled(context.Background(), db.CloseCancelledParams{Most: 500, Request: uuid.New()})
+		_, err := m.q.CloseCancelled(context.Background(), db.CloseCancelledParams{Most: 500, Request: rand.Int64()})
 		return err
 	}},
 	{"claim", func(m *mixed, _ bool) error {

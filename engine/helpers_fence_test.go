@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -173,7 +174,7 @@ func (f fenceEnd) transition(owner uuid.UUID, jobs ...db.ClaimRow) db.Transition
 		if err != nil {
 			panic(err)
 		}
-		p.Ids, p.Tokens, p.Requests, p.ToStates = append(p.Ids, j.ID), append(p.Tokens, j.Token), append(p.Requests, uuid.NewString()), append(p.ToStates, f.to)
+		p.Ids, p.Tokens, p.Requests, p.ToStates = append(p.Ids, j.ID), append(p.Tokens, j.Token), append(p.Requests, rand.Int64()), append(p.ToStates, f.to)
 		p.Nodes, p.Refs, p.Outputs, p.Results = append(p.Nodes, node), append(p.Refs, refs), append(p.Outputs, f.output), append(p.Results, nil)
 		p.More = append(p.More, string(text))
 	}

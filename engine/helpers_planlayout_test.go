@@ -77,7 +77,7 @@ func (l *planLayout) fill(t *testing.T, n int) {
 		  FROM generate_series(1, @n) i;
 		INSERT INTO pawl.cursor SELECT 0, i, 1, 'json', '1', 0, 0, now() FROM generate_series(20, @n, 20) i;
 		INSERT INTO pawl.history (shard, run_id, job, token, ended_at, node, attempt, request, path, mode, from_state, to_state, event, writer, encoding, output)
-		SELECT 0, ('@day' || '70008' || lpad(to_hex(i), 15, '0'))::uuid, i, 1, now(), 0, 1, '@owner', '', 'do', 'running', 'dead', 'completed', 'worker', 'json', '1'
+		SELECT 0, ('@day' || '70008' || lpad(to_hex(i), 15, '0'))::uuid, i, 1, now(), 0, 1, 7, '', 'do', 'running', 'dead', 'completed', 'worker', 'json', '1'
 		  FROM generate_series(2, @n, 4) i;
 		INSERT INTO pawl.key SELECT 0, 'w', '', 'key' || i, 1, ('@day' || '70008' || lpad(to_hex(i), 15, '0'))::uuid, '' FROM generate_series(1, @n, 10) i;
 		SELECT setval(pg_get_serial_sequence('pawl.job', 'id'), @n)`)

@@ -116,7 +116,7 @@ func (e *Engine) Get(ctx context.Context, id string) (RunInfo, error) {
 	if err != nil {
 		return RunInfo{}, fmt.Errorf("pawl: reading run %s: %w", id, err)
 	}
-	info := RunInfo{ID: id, Workflow: r.Workflow, Key: text(r.Key), Priority: Priority(r.Priority), Tags: r.Tags, CreatedAt: r.CreatedAt,
+	info := RunInfo{ID: u.String(), Workflow: r.Workflow, Key: text(r.Key), Priority: Priority(r.Priority), Tags: r.Tags, CreatedAt: r.CreatedAt,
 		EndedAt: moment0(r.EndedAt), Input: r.Input, CancelledBy: text(r.CancelledBy), Reason: text(r.CancelReason), TraceParent: r.Traceparent}
 	if err := e.jobs(ctx, u, g, &info); err != nil {
 		return RunInfo{}, fmt.Errorf("pawl: reading run %s: %w", id, err)

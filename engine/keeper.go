@@ -91,7 +91,7 @@ func (w *worker) renewChunk(ctx context.Context, shard int16, ls []*lease) {
 		progress[l.job] = l.progress.Load()
 	}
 	sent := moments()
-	rows, err := w.e.db.Renew(ctx, p)
+	rows, err := w.e.vital.Renew(ctx, p)
 	if refused(err) && len(ls) > 1 { // halved until the culprit stands alone
 		w.renewChunk(ctx, shard, ls[:len(ls)/2])
 		w.renewChunk(ctx, shard, ls[len(ls)/2:])

@@ -108,7 +108,7 @@ func TestLimitsOfText(t *testing.T) {
 		}
 	}
 	for _, opts := range [][]engine.StartOption{{engine.Key("\xff")}, {engine.Key("")}, {engine.Key(strings.Repeat("k", 513))}, {engine.Tags("\xff")}, {engine.Tags("")},
-		{engine.Tags(strings.Repeat("t", 201))}, {engine.Tags(make([]string, 33)...)}, {engine.Key("a"), engine.Key("b")}, {engine.Keys([]string{"a", "b"})},
+		{engine.Tags(strings.Repeat("t", 201))}, {engine.Tags(strings.Fields(strings.Repeat("t ", 33))...)}, {engine.Key("a"), engine.Key("b")}, {engine.Keys([]string{"a", "b"})},
 		{engine.WithPriority(-1)}, {engine.WithPriority(4)}, {engine.After(-1)}, {engine.ReuseAfter(-1)}, {engine.After(1), engine.At(time.Now())},
 		{engine.At(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))}, {engine.At(time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC))}} {
 		if r, err := engine.Start(ctx, e, limited, "x", opts...); err == nil {

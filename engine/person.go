@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/pawlworks/pawl/internal/db"
@@ -103,7 +102,7 @@ func (e *Engine) Replay(ctx context.Context, id string, by By, opts ...ReplayOpt
 		}
 		input = b
 	}
-	places, err := e.places(ctx, id)
+	workflow, g, err := e.graphOfRun(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -119,16 +118,19 @@ func (e *Engine) Replay(ctx context.Context, id string, by By, opts ...ReplayOpt
 			if o.corrected && j.Mode == modeSettled {
 				return fmt.Errorf("%w: run %s: a person has said that the effect of its dead step happened; it takes no other input", ErrState, id)
 			}
-			if o.corrected && int(j.Node) >= places {
+			if o.corrected && int(j.Node) >= len(g.Steps) {
 				return fmt.Errorf("%w: run %s is dead where its result is made, which takes no input of its own", ErrState, id)
 			}
 			if err := e.newest(ctx, q, shard, id); err != nil {
 				return err
 			}
 			if o.corrected {
+				if err := e.given("corrected input", workflow, g, int(j.Node), input); err != nil {
+					return err
+				}
 				rs = rs.with(ref{corrected(int(j.Node)), j.ID, j.Token + 1})
 			}
-			_, err = q.ReplayJob(ctx, db.ReplayJobParams{Shard: shard, ID: j.ID, Token: j.Token, Request: uuid.New(), Actor: by.Actor, Reason: by.Reason,
+			_, err = q.ReplayJob(ctx, db.ReplayJobParams{Shard: shard, ID: j.ID, Token: j.Token, Request: requestID(), Actor: by.Actor, Reason: by.Reason,
 				Refs: rs.String(), Corrected: o.corrected, Encoding: encodingJSON, Input: input})
 			return err
 		}
@@ -136,20 +138,41 @@ func (e *Engine) Replay(ctx context.Context, id string, by By, opts ...ReplayOpt
 	})
 }
 
-// places is how many steps the run's graph has.
-func (e *Engine) places(ctx context.Context, id string) (int, error) {
+// graphOfRun is the graph that a run follows.
+func (e *Engine) graphOfRun(ctx context.Context, id string) (workflow string, g graph, err error) {
 	u, err := e.parse(id)
 	if err != nil {
-		return 0, err
+		return "", graph{}, err
 	}
 	r, err := e.db.GetRun(ctx, db.GetRunParams{Shard: shardIn(u), ID: u})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, fmt.Errorf("%w: run %s", ErrNotFound, id)
+		return "", graph{}, fmt.Errorf("%w: run %s", ErrNotFound, id)
 	} else if err != nil {
-		return 0, fmt.Errorf("pawl: reading run %s: %w", id, err)
+		return "", graph{}, fmt.Errorf("pawl: reading run %s: %w", id, err)
 	}
-	g, err := decodeGraph(r.Graph)
-	return len(g.Steps), err
+	g, err = decodeGraph(r.Graph)
+	return r.Workflow, g, err
+}
+
+// given checks what a person gave against the type of the step that it is for,
+// if this process knows it; else the worker that goes on from it does.
+func (e *Engine) given(what, workflow string, g graph, node int, b []byte) error {
+	code := e.code[workflow]
+	if code == nil || node >= len(g.Steps) {
+		return nil
+	}
+	step := bind(0, g, code).nodes[node].step
+	if step == nil {
+		return nil
+	}
+	decode := step.DecodeOut
+	if what == "corrected input" {
+		decode = step.DecodeIn
+	}
+	if err := <-aside(func() error { _, err := decode(b); return err }); err != nil {
+		return fmt.Errorf("the %s is none of step %q: %w", what, step.Name, err)
+	}
+	return nil
 }
 
 // newest refuses a run whose key has started another since: two of one key
@@ -177,8 +200,10 @@ type Resolution struct {
 }
 
 // ItHappened: the effect took place, and this is the step's output: a value of
-// the step's output type, or its JSON as json.RawMessage. The run carries on
-// from there. The evidence says how that is known.
+// the step's output type, or its JSON as json.RawMessage. One that is none (a
+// field that the type does not have, null for a struct) is refused at once by a
+// process that knows the workflow; else the run is back here, with the reason.
+// The run carries on from there. The evidence says how that is known.
 func ItHappened(output any, evidence string) Resolution { return Resolution{true, output, evidence} }
 
 // ItNeverHappened: the effect did not take place, and the step is tried again
@@ -202,6 +227,10 @@ func (e *Engine) Resolve(ctx context.Context, id string, by By, r Resolution) er
 		}
 		output = b
 	}
+	workflow, g, err := e.graphOfRun(ctx, id)
+	if err != nil {
+		return err
+	}
 	return e.act(ctx, id, by, func(q *db.Queries, shard int16, jobs []db.LockJobsOfRunRow) error {
 		for _, j := range jobs {
 			if j.State != stateUncertain && (j.State != statePending || j.Mode != modeAsk) {
@@ -212,9 +241,12 @@ func (e *Engine) Resolve(ctx context.Context, id string, by By, r Resolution) er
 				return err
 			}
 			if r.happened {
+				if err := e.given("output", workflow, g, int(j.Node), output); err != nil {
+					return err
+				}
 				rs = rs.with(ref{int(j.Node), j.ID, j.Token + 1})
 			}
-			_, err = q.ResolveJob(ctx, db.ResolveJobParams{Shard: shard, ID: j.ID, Token: j.Token, Request: uuid.New(), Actor: by.Actor, Reason: by.Reason,
+			_, err = q.ResolveJob(ctx, db.ResolveJobParams{Shard: shard, ID: j.ID, Token: j.Token, Request: requestID(), Actor: by.Actor, Reason: by.Reason,
 				Evidence: r.evidence, Happened: r.happened, Refs: rs.String(), Encoding: encodingJSON, Output: output})
 			return err
 		}

@@ -163,7 +163,7 @@ func (l *planLayout) cases() []planCase {
 	_, deadRuns := l.every(2)
 	heldTokens, none := planFill(int64(1)), planFill[[]byte](nil)
 	transition := func(to, more string) func(*db.Queries) error {
-		p := db.TransitionParams{Ids: held, Tokens: heldTokens, Requests: all(planOwner.String()), ToStates: all(to), Nodes: planFill(int32(1)), Refs: all("0:1:1"),
+		p := db.TransitionParams{Ids: held, Tokens: heldTokens, Requests: planFill(int64(7)), ToStates: all(to), Nodes: planFill(int32(1)), Refs: all("0:1:1"),
 			Outputs: planFill([]byte("1")), Results: none, More: all(more), LeaseMs: 60000, RuntimeMs: 900000, Owner: planOwner, Encoding: "json"}
 		return func(q *db.Queries) error { _, err := q.Transition(ctx, p); return err }
 	}
@@ -186,19 +186,19 @@ func (l *planLayout) cases() []planCase {
 			return err
 		}},
 		{"Recover", true, func(q *db.Queries) error {
-			_, err := q.Recover(ctx, db.RecoverParams{Most: planBatch, Budget: 5, BaseMs: 1000, Jitter: 0.5, Request: planOwner})
+			_, err := q.Recover(ctx, db.RecoverParams{Most: planBatch, Budget: 5, BaseMs: 1000, Jitter: 0.5, Request: 7})
 			return err
 		}},
 		{"AskDue", false, func(q *db.Queries) error {
-			_, err := q.AskDue(ctx, db.AskDueParams{Most: planBatch, Request: planOwner})
+			_, err := q.AskDue(ctx, db.AskDueParams{Most: planBatch, Request: 7})
 			return err
 		}},
 		{"CloseCancelled", false, func(q *db.Queries) error {
-			_, err := q.CloseCancelled(ctx, db.CloseCancelledParams{Most: planBatch, Request: planOwner})
+			_, err := q.CloseCancelled(ctx, db.CloseCancelledParams{Most: planBatch, Request: 7})
 			return err
 		}},
 		{"CloseCancelled: one", false, func(q *db.Queries) error {
-			_, err := q.CloseCancelled(ctx, db.CloseCancelledParams{OnlyRun: l.id(3), Most: planBatch, Request: planOwner})
+			_, err := q.CloseCancelled(ctx, db.CloseCancelledParams{OnlyRun: l.id(3), Most: planBatch, Request: 7})
 			return err
 		}},
 		{"LeasedTo", true, func(q *db.Queries) error {
@@ -244,11 +244,11 @@ func (l *planLayout) cases() []planCase {
 			return err
 		}},
 		{"ReplayJob", false, func(q *db.Queries) error {
-			_, err := q.ReplayJob(ctx, db.ReplayJobParams{ID: 2, Token: 1, Request: planOwner, Actor: "a", Reason: "r"})
+			_, err := q.ReplayJob(ctx, db.ReplayJobParams{ID: 2, Token: 1, Request: 7, Actor: "a", Reason: "r"})
 			return err
 		}},
 		{"ResolveJob", false, func(q *db.Queries) error {
-			_, err := q.ResolveJob(ctx, db.ResolveJobParams{ID: 21, Token: 1, Request: planOwner, Actor: "a", Reason: "r", Happened: true, Output: []byte("1"), Encoding: "json"})
+			_, err := q.ResolveJob(ctx, db.ResolveJobParams{ID: 21, Token: 1, Request: 7, Actor: "a", Reason: "r", Happened: true, Output: []byte("1"), Encoding: "json"})
 			return err
 		}},
 		{"JobsOfRun", false, func(q *db.Queries) error {

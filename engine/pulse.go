@@ -54,7 +54,7 @@ func (w *worker) beat(ctx context.Context) time.Duration {
 func (w *worker) askPulse(ctx context.Context, p db.PulseParams) (db.PulseRow, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(backstop, max(w.e.config.Session/3, time.Second)))
 	defer cancel()
-	return w.e.db.Pulse(ctx, p)
+	return w.e.vital.Pulse(ctx, p)
 }
 
 // tell wakes the loops for which there is something to do, and returns when

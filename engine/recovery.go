@@ -57,7 +57,7 @@ func (w *worker) recover(ctx context.Context) time.Duration {
 // how many it looked at, which may be more than it could lock, and the last.
 func (w *worker) takeBack(ctx context.Context, shard int16, behind int64, only []int64) (n int, last int64, err error) {
 	rows, err := w.e.db.Recover(ctx, db.RecoverParams{Shard: shard, Behind: behind, OnlyJobs: only, Most: recoverMost, Budget: recoverBudget,
-		BaseMs: ms(recoverBase), Jitter: rand.Float64(), Request: uuid.New()})
+		BaseMs: ms(recoverBase), Jitter: rand.Float64(), Request: requestID()})
 	if err != nil {
 		return 0, 0, err
 	}
@@ -130,7 +130,7 @@ func (w *worker) failedLoop(ctx context.Context, what string, err error) time.Du
 func (w *worker) reconcile(ctx context.Context) time.Duration {
 	for _, shard := range w.e.shards {
 		for ctx.Err() == nil {
-			rows, err := w.e.db.AskDue(ctx, db.AskDueParams{Shard: shard, Most: recoverMost, Request: uuid.New()})
+			rows, err := w.e.db.AskDue(ctx, db.AskDueParams{Shard: shard, Most: recoverMost, Request: requestID()})
 			if err != nil {
 				return w.failedLoop(ctx, "making questions about uncertain effects due", err)
 			}
@@ -160,7 +160,7 @@ func (w *worker) closeCancelled(ctx context.Context) time.Duration {
 func (e *Engine) closeCancelled(ctx context.Context, shard int16, only uuid.UUID) (int, error) {
 	n := 0
 	for ctx.Err() == nil {
-		ids, err := e.db.CloseCancelled(ctx, db.CloseCancelledParams{Shard: shard, OnlyRun: only, Most: recoverMost, Request: uuid.New()})
+		ids, err := e.db.CloseCancelled(ctx, db.CloseCancelledParams{Shard: shard, OnlyRun: only, Most: recoverMost, Request: requestID()})
 		if err != nil {
 			return n, err
 		}

@@ -58,7 +58,9 @@ func Find[I, O any](ctx context.Context, e *Engine, w steps.Workflow[I, O], key 
 }
 
 // Wait returns the run's output when it has ended: at once, if it has. The
-// error is a *FailedError that names the dead step, ErrCancelled, or ctx's.
+// error is a *FailedError that names the dead step, ErrCancelled, or ctx's;
+// ErrNotFound when the run has not been there for half a minute: the
+// transaction that was to start it was rolled back.
 // Any number of callers may wait; together they use one query at a time.
 func (r Run[O]) Wait(ctx context.Context) (O, error) {
 	var zero O

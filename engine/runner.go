@@ -1,8 +1,14 @@
 package engine
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/pawlworks/pawl/steps"
 )
 
 // runner calls users' code for one executor, in a goroutine beside it: a panic
@@ -13,19 +19,30 @@ type runner struct {
 	results chan error
 }
 
-// protect returns what fn returns, or thrown.
-func (r *runner) protect(fn func() error) error {
+// protect returns what fn returns, frozen, or thrown.
+func (r *runner) protect(fn func() error) error { return r.within(context.Background(), fn) }
+
+// within is protect that does not wait for longer than ctx lasts: the call is
+// left to itself then, and what it says or sets is not to be looked at.
+func (r *runner) within(ctx context.Context, fn func() error) error {
 	if r.calls == nil {
 		r.calls, r.results = make(chan func() error), make(chan error, 1)
 		go serve(r.calls, r.results)
 	}
 	r.calls <- fn
-	err := <-r.results
-	if _, ended := err.(thrown); ended {
+	select {
+	case err := <-r.results:
+		if _, ended := err.(thrown); ended {
+			r.stop()
+		}
+		return err
+	case <-ctx.Done():
 		r.stop()
+		return errLeft
 	}
-	return err
 }
+
+var errLeft = errors.New("the call has not returned in time, and was left to itself")
 
 // stop ends the goroutine; the next call has a new one.
 func (r *runner) stop() {
@@ -40,7 +57,7 @@ func serve(calls <-chan func() error, results chan<- error) {
 		returned := false
 		func() {
 			defer catch(&returned, results)
-			err := fn()
+			err := freeze(fn())
 			returned = true
 			results <- err
 		}()
@@ -80,3 +97,53 @@ func catch(returned *bool, result chan<- error) {
 type thrown struct{ code, text string }
 
 func (t thrown) Error() string { return t.text }
+
+// frozen is an error of users' code as it was read once, where a panic ends
+// only the attempt: the methods of an error are users' code too, and a nil
+// pointer in one is easily made.
+type frozen struct {
+	text          string
+	said          *steps.Error
+	drained, lost bool
+	pg            *pgconn.PgError
+}
+
+func freeze(err error) error {
+	switch err.(type) {
+	case nil:
+		return nil
+	case thrown, frozen:
+		return err
+	}
+	f := frozen{said: new(steps.Error), drained: errors.Is(err, steps.ErrDrained), lost: errors.Is(err, steps.ErrLeaseLost)}
+	*f.said = *steps.Classify(err)
+	f.text = reasonOf(f.said)
+	f.said.Err = errors.New(f.text)
+	var (
+		pg *pgconn.PgError
+		t  thrown
+	)
+	if errors.As(err, &pg) && pg != nil {
+		f.pg = &pgconn.PgError{Code: pg.Code}
+	}
+	if errors.As(err, &t) && !f.said.Marked() { // of a transaction within
+		f.said.Code = t.code
+	}
+	return f
+}
+
+func (f frozen) Error() string { return f.text }
+func (f frozen) Unwrap() error { return f.said }
+
+func (f frozen) Is(target error) bool {
+	return target == steps.ErrDrained && f.drained || target == steps.ErrLeaseLost && f.lost
+}
+
+func (f frozen) As(target any) bool {
+	pg, ok := target.(**pgconn.PgError)
+	if ok && f.pg != nil {
+		*pg = f.pg
+		return true
+	}
+	return false
+}

@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"context"
 	"runtime"
 	"sync"
+	"time"
 	"weak"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -13,15 +15,27 @@ import (
 // and keepers of all: one listener, and one limit on the transactions that are
 // open around users' code.
 type share struct {
-	txs chan struct{}
+	txs    chan struct{}
+	lane   chan *pgxpool.Conn // the one connection, when it is not in use
+	broken chan struct{}      // it has been thrown away
 
 	mu        sync.Mutex
 	listeners map[string]*listener // by ListenDSN
+	working   int                  // workers that keep the lane
+	end       context.CancelFunc
+	ended     chan struct{}
 }
 
 // Connections that a pool keeps free of users' transactions: for the
 // committer, the keeper and the listener.
 const keptFree = 3
+
+// The lane is one connection that is held while anybody works: sessions and
+// leases are renewed on it when users' code has taken all others for so long.
+const (
+	laneAfter   = 250 * time.Millisecond
+	minPoolLane = 4
+)
 
 var shares = struct {
 	sync.Mutex
@@ -34,7 +48,7 @@ func shareOf(pool *pgxpool.Pool) *share {
 	key := weak.Make(pool)
 	s := shares.of[key]
 	if s == nil {
-		s = &share{txs: make(chan struct{}, max(1, int(pool.Config().MaxConns)-keptFree)), listeners: map[string]*listener{}}
+		s = &share{txs: make(chan struct{}, max(1, int(pool.Config().MaxConns)-keptFree)), lane: make(chan *pgxpool.Conn, 1), broken: make(chan struct{}, 1), listeners: map[string]*listener{}}
 		shares.of[key] = s
 		runtime.AddCleanup(pool, func(key weak.Pointer[pgxpool.Pool]) {
 			shares.Lock()
@@ -54,4 +68,70 @@ func (s *share) listener(dsn string) *listener {
 		s.listeners[dsn] = l
 	}
 	return l
+}
+
+// keepLane holds the lane until it is let go as often.
+func (s *share) keepLane(pool *pgxpool.Pool) (letGo func()) {
+	if pool.Config().MaxConns < minPoolLane {
+		return func() {}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.working++; s.working == 1 {
+		before := s.ended
+		ctx, end := context.WithCancel(context.Background())
+		s.end, s.ended = end, make(chan struct{})
+		go s.serveLane(ctx, pool, before, s.ended)
+	}
+	return sync.OnceFunc(func() {
+		s.mu.Lock()
+		s.working--
+		last, ended := s.working == 0, s.ended
+		if last {
+			s.end()
+		}
+		s.mu.Unlock()
+		if last {
+			<-ended
+		}
+	})
+}
+
+// serveLane lays the connection out, and another when that is broken.
+func (s *share) serveLane(ctx context.Context, pool *pgxpool.Pool, before <-chan struct{}, ended chan<- struct{}) {
+	defer close(ended)
+	if before != nil {
+		<-before
+	}
+	for {
+		c, err := pool.Acquire(ctx)
+		if err != nil {
+			if !sleep(ctx, spread(downLatest)) {
+				return
+			}
+			continue
+		}
+		s.lane <- c
+		select {
+		case <-s.broken:
+			continue
+		case <-ctx.Done():
+		}
+		select { // when nobody uses it any more
+		case <-s.broken:
+		case c := <-s.lane:
+			c.Release()
+		}
+		return
+	}
+}
+
+// giveBack ends a use of the lane.
+func (s *share) giveBack(c *pgxpool.Conn) {
+	if c.Conn().IsClosed() {
+		c.Release()
+		s.broken <- struct{}{}
+		return
+	}
+	s.lane <- c
 }

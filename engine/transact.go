@@ -29,17 +29,31 @@ const (
 	fenceLimit = "SELECT " + safePath + ", " + byIndex + ", pg_catalog.set_config('lock_timeout', '5s', true), pg_catalog.set_config('statement_timeout', '15s', true)"
 )
 
+// permitWait is for how long a transactional step waits at most for its turn,
+// if its lease is not shorter; then others may have it.
+const permitWait = 10 * time.Second
+
+// permit waits for a transaction's turn: the pool keeps connections for the
+// committer and the keeper. Whoever gets one calls permitted when it is over.
+func (w *worker) permit(ctx context.Context, most time.Duration) bool {
+	t := time.NewTimer(most)
+	defer t.Stop()
+	select {
+	case w.e.share.txs <- struct{}{}:
+		return true
+	case <-ctx.Done():
+	case <-t.C:
+	}
+	return false
+}
+
+func (w *worker) permitted() { <-w.e.share.txs }
+
 // inTx runs body, which does not panic, and fence in one transaction. The fence returns what to do
 // once the commit is known; inDoubt finds that out if COMMIT's answer was lost:
 // it returns errAgain when nothing was written and all may run again.
 func (w *worker) inTx(ctx context.Context, l *lease, body func(context.Context, pgx.Tx) error,
 	fence func(context.Context, pgx.Tx) (func() error, error), inDoubt func() (func() error, error)) error {
-	select { // the pool keeps connections for the committer and the keeper
-	case w.e.share.txs <- struct{}{}:
-		defer func() { <-w.e.share.txs }()
-	case <-ctx.Done():
-		return cause(l, ctx)
-	}
 	var err error
 	for try := range txTries {
 		if try > 0 && !sleep(l.ctx, spread(downSoonest<<try)) {
@@ -92,7 +106,11 @@ func (w *worker) tryTx(ctx context.Context, l *lease, body func(context.Context,
 		defer cancel()
 		tx.Rollback(ctx) // does nothing after a commit
 	}()
-	if err := body(ctx, borrowed{tx}); err != nil {
+	err = body(ctx, borrowed{tx})
+	if c := tx.Conn(); !c.IsClosed() && c.PgConn().TxStatus() == 'I' { // by SQL: what has been written can't be taken back
+		return nil, steps.Permanent("TX_ENDED", errNotYours)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if err := context.Cause(l.ctx); err != nil {
@@ -209,7 +227,7 @@ func (w *worker) transact(l *lease, g *grant, step *plan.Step, in any, key []byt
 	switch {
 	case errors.Is(err, errNotCommitted):
 		return c, nil // recorded as dead, without the user's writes
-	case failed != nil:
+	case failed != nil && !errors.Is(err, errNotYours):
 		return w.outcome(g, l, step, output{}, failed), nil
 	}
 	return w.outcome(g, l, step, output{}, err), nil

@@ -178,7 +178,7 @@ func (w *worker) params(shard int16, cs []*change) db.TransitionParams {
 	for _, c := range cs {
 		p.Ids = append(p.Ids, c.job)
 		p.Tokens = append(p.Tokens, c.token)
-		p.Requests = append(p.Requests, c.request.String())
+		p.Requests = append(p.Requests, c.request)
 		p.ToStates = append(p.ToStates, c.to)
 		p.Nodes = append(p.Nodes, int32(c.node))
 		p.Refs = append(p.Refs, c.refs.String())

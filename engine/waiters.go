@@ -23,9 +23,16 @@ import (
 type waiters struct {
 	e     *Engine
 	mu    sync.Mutex
-	runs  map[uuid.UUID]map[chan ending]bool
+	runs  map[uuid.UUID]*waitedFor
 	kick  chan struct{}
 	fresh bool // somebody came since the last question
+}
+
+// waitedFor is a run and those who wait for it.
+type waitedFor struct {
+	chans map[chan ending]bool
+	since time.Time
+	seen  bool // it is there
 }
 
 // ending is how a run has ended.
@@ -38,6 +45,7 @@ const (
 	waitersAsk     = 1000 // ids a question
 	waitersSoonest = 10 * time.Millisecond
 	waitersLatest  = time.Second
+	waitersNobody  = 30 * time.Second // a run that is not there by then was never started
 )
 
 func (w *waiters) wait(ctx context.Context, id uuid.UUID) (ending, error) {
@@ -47,14 +55,14 @@ func (w *waiters) wait(ctx context.Context, id uuid.UUID) (ending, error) {
 	ch := make(chan ending, 1)
 	w.mu.Lock()
 	if w.runs == nil {
-		w.runs = map[uuid.UUID]map[chan ending]bool{}
+		w.runs = map[uuid.UUID]*waitedFor{}
 		w.kick = make(chan struct{}, 1)
 		go w.loop(w.kick)
 	}
 	if w.runs[id] == nil {
-		w.runs[id] = map[chan ending]bool{}
+		w.runs[id] = &waitedFor{chans: map[chan ending]bool{}, since: time.Now()}
 	}
-	w.runs[id][ch] = true
+	w.runs[id].chans[ch] = true
 	w.fresh = true
 	w.poke()
 	w.mu.Unlock()
@@ -64,9 +72,11 @@ func (w *waiters) wait(ctx context.Context, id uuid.UUID) (ending, error) {
 	case <-ctx.Done():
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if delete(w.runs[id], ch); len(w.runs[id]) == 0 {
-			delete(w.runs, id)
-			w.poke() // the loop may have nobody left
+		if r := w.runs[id]; r != nil {
+			if delete(r.chans, ch); len(r.chans) == 0 {
+				delete(w.runs, id)
+				w.poke() // the loop may have nobody left
+			}
 		}
 		return ending{}, ctx.Err()
 	}
@@ -112,15 +122,17 @@ func (w *waiters) loop(kick chan struct{}) {
 			pause = waitersSoonest
 		}
 		w.fresh = false
+		var unseen []uuid.UUID
+		for id, r := range w.runs {
+			if !r.seen && time.Since(r.since) > waitersNobody {
+				unseen = append(unseen, id)
+			}
+		}
 		w.mu.Unlock()
 
 		began := time.Now()
-		for chunk := range slices.Chunk(ids, waitersAsk) {
-			if err := w.ask(chunk); err != nil {
-				w.failed(err)
-				break
-			}
-		}
+		w.askAll(ids, w.ask)
+		w.askAll(unseen, w.look)
 		// A burst of wake-ups is one question; a dear question is asked less often.
 		time.Sleep(min(max(time.Since(began), 2*time.Millisecond), 100*time.Millisecond))
 		select {
@@ -131,32 +143,69 @@ func (w *waiters) loop(kick chan struct{}) {
 	}
 }
 
-// ask tells those whose runs have ended.
-func (w *waiters) ask(ids []uuid.UUID) error {
+// askAll asks about runs by shard, so many at a time.
+func (w *waiters) askAll(ids []uuid.UUID, ask func(int16, []uuid.UUID) error) {
 	byShard := map[int16][]uuid.UUID{}
 	for _, id := range ids {
 		byShard[shardIn(id)] = append(byShard[shardIn(id)], id)
 	}
-	ctx := context.Background()
 	for shard, ids := range byShard {
-		rows, err := w.e.db.Outcomes(ctx, db.OutcomesParams{Shard: shard, Ids: ids})
-		if err != nil {
-			return err
+		for chunk := range slices.Chunk(ids, waitersAsk) {
+			if err := ask(shard, chunk); err != nil {
+				w.failed(err)
+				return
+			}
 		}
-		ends, err := w.e.endings(ctx, shard, rows)
-		if err != nil {
-			return err
+	}
+}
+
+// ask tells those whose runs have ended.
+func (w *waiters) ask(shard int16, ids []uuid.UUID) error {
+	ctx := context.Background()
+	rows, err := w.e.db.Outcomes(ctx, db.OutcomesParams{Shard: shard, Ids: ids})
+	if err != nil {
+		return err
+	}
+	ends, err := w.e.endings(ctx, shard, rows)
+	w.tell(ends)
+	return err
+}
+
+// look tells those whose runs are not there, after all this time: the
+// transaction that started them was rolled back.
+func (w *waiters) look(shard int16, ids []uuid.UUID) error {
+	there, err := w.e.db.Existing(context.Background(), db.ExistingParams{Shard: shard, Ids: ids})
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	for _, id := range there {
+		if r := w.runs[id]; r != nil {
+			r.seen = true
 		}
-		w.mu.Lock()
-		for id, end := range ends {
-			for ch := range w.runs[id] {
+	}
+	w.mu.Unlock()
+	ends := map[uuid.UUID]ending{}
+	for _, id := range ids {
+		if !slices.Contains(there, id) {
+			ends[id] = ending{err: fmt.Errorf("%w: run %s", ErrNotFound, id)}
+		}
+	}
+	w.tell(ends)
+	return nil
+}
+
+func (w *waiters) tell(ends map[uuid.UUID]ending) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id, end := range ends {
+		if r := w.runs[id]; r != nil {
+			for ch := range r.chans {
 				ch <- end
 			}
 			delete(w.runs, id)
 		}
-		w.mu.Unlock()
 	}
-	return nil
 }
 
 // failed tells everybody when waiting longer is pointless: the pool is closed.
@@ -168,8 +217,8 @@ func (w *waiters) failed(err error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for id, chs := range w.runs {
-		for ch := range chs {
+	for id, r := range w.runs {
+		for ch := range r.chans {
 			ch <- ending{err: waitFailed{err}}
 		}
 		delete(w.runs, id)
@@ -177,18 +226,19 @@ func (w *waiters) failed(err error) {
 }
 
 // endings reads what the runs that have ended have to say.
-func (e *Engine) endings(ctx context.Context, shard int16, rows []db.OutcomesRow) (map[uuid.UUID]ending, error) {
-	ends := map[uuid.UUID]ending{}
+func (e *Engine) endings(ctx context.Context, shard int16, rows []db.OutcomesRow) (ends map[uuid.UUID]ending, err error) {
+	ends = map[uuid.UUID]ending{}
 	var need db.OutputsParams
 	need.Shard = shard
 	for _, r := range rows {
 		switch {
 		case *r.Outcome == "failed":
-			err, e2 := e.failure(ctx, shard, r.ID, r.Workflow)
-			if e2 != nil {
-				return nil, e2
+			f, e2 := e.failure(ctx, shard, r.ID, r.Workflow)
+			if e2 != nil { // the others are told
+				err = e2
+				continue
 			}
-			ends[r.ID] = ending{err: err}
+			ends[r.ID] = ending{err: f}
 		case *r.Outcome != "succeeded":
 			ends[r.ID] = ending{err: fmt.Errorf("%w: run %s of %q", ErrCancelled, r.ID, r.Workflow)}
 		case r.Output != nil:
@@ -203,7 +253,7 @@ func (e *Engine) endings(ctx context.Context, shard int16, rows []db.OutcomesRow
 		to := min(i+valuesAtOnce, len(need.Runs))
 		outs, err := e.db.Outputs(ctx, db.OutputsParams{Shard: shard, Runs: need.Runs[i:to], Jobs: need.Jobs[i:to], Tokens: need.Tokens[i:to]})
 		if err != nil {
-			return nil, err
+			return ends, err
 		}
 		for _, o := range outs {
 			ends[o.RunID] = ending{output: o.Output}
@@ -214,7 +264,7 @@ func (e *Engine) endings(ctx context.Context, shard int16, rows []db.OutcomesRow
 			ends[id] = ending{err: fmt.Errorf("pawl: run %s has succeeded, but its result, row %d:%d of its history, is not there any more", id, need.Jobs[i], need.Tokens[i])}
 		}
 	}
-	return ends, nil
+	return ends, err
 }
 
 // failure is why a run has failed.

@@ -97,6 +97,7 @@ func (e *Engine) work(ctx context.Context, left *sync.WaitGroup) (lost bool, err
 		l.Start(hard)
 	}
 	w.claimer.Start(hard)
+	letGo := e.share.keepLane(e.pool)
 	unsubscribe := e.subscribe(w.heard)
 	e.log.Debug("pawl: working", "owner", w.owner, "worker", e.config.Name)
 
@@ -106,18 +107,21 @@ func (e *Engine) work(ctx context.Context, left *sync.WaitGroup) (lost bool, err
 		lost = true
 	}
 	w.draining.Store(true)
-	w.claimer.Stop() // a claim under way is finished
-	if !lost && w.inDoubt.Load() {
-		w.execs.Go(func() { w.handBackLeaked() }) // if that fails too, the jobs go with the session
-	}
+	w.execs.Go(func() { // the drain waits for it, to its limit
+		w.claimer.Stop() // a claim under way is finished
+		if !lost && w.inDoubt.Load() {
+			w.handBackLeaked() // if that fails too, the jobs go with the session
+		}
+	})
 	if lost {
 		w.loseAll()
-		left.Go(func() { w.drain(); unsubscribe(); stopAll(loops); end() })
+		left.Go(func() { w.drain(); unsubscribe(); stopAll(loops); letGo(); end() })
 		return true, nil
 	}
 	clean := w.drain()
 	unsubscribe()
 	stopAll(loops)
+	letGo()
 	w.closeSession(clean)
 	return false, nil
 }

@@ -38,6 +38,8 @@ type worker struct {
 
 	claimer, keeper, pulse, recovery, reconciler, closer, maintenance *loop
 
+	claimed time.Time // when the claimer asked last; its own
+
 	draining    atomic.Bool
 	backlog     atomic.Bool   // other work of these queues is due
 	inDoubt     atomic.Bool   // a claim's answer was lost

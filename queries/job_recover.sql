@@ -21,7 +21,7 @@ WITH c AS MATERIALIZED (
 ), k AS MATERIALIZED (
   SELECT @shard::smallint AS shard, x.tid, x.id, x.run_id, x.token, x.owner, x.granted_at, x.expires_at, x.node, x.path, x.mode, x.attempt,
          x.lapses, x.at_expiry, t.now, t.next, t.stop, m.tid AS run_tid, p.tid AS cursor_tid,
-         ((t.next <> 'dead' AND NOT t.stop) OR (m.tid IS NOT NULL AND m.tid = r.seen)) AS ok
+         (p.tid IS NULL OR v.tid = p.tid) AND ((t.next <> 'dead' AND NOT t.stop) OR (m.tid IS NOT NULL AND m.tid = r.seen)) AS ok
     FROM c
     CROSS JOIN LATERAL (SELECT j.ctid AS tid, j.id, j.run_id, j.token, j.owner, j.granted_at, j.expires_at, j.node, j.path, j.mode, j.attempt, j.lapses, j.at_expiry
                           FROM pawl.job j WHERE j.shard = @shard::smallint AND j.id >= c.id AND j.id <= c.id AND j.state = 'running'
@@ -35,6 +35,8 @@ WITH c AS MATERIALIZED (
                         WHERE (t.next = 'dead' OR t.stop) AND q.shard = @shard::smallint AND q.id >= x.run_id AND q.id <= x.run_id
                         ORDER BY q.id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) m ON true
     LEFT JOIN LATERAL (SELECT c.ctid AS tid FROM pawl.cursor c WHERE t.stop AND c.shard = @shard::smallint AND c.job = x.id LIMIT 1) p ON true
+    LEFT JOIN LATERAL (SELECT c.ctid AS tid FROM pawl.cursor c
+                        WHERE p.tid IS NOT NULL AND c.shard = @shard::smallint AND c.job = x.id LIMIT 1 FOR UPDATE SKIP LOCKED) v ON true
    WHERE x.expires_at <= t.now OR NOT EXISTS (SELECT FROM pawl.session s WHERE s.id = x.owner AND s.closed_at IS NULL)
 ), u AS (
   UPDATE pawl.job j
@@ -69,7 +71,7 @@ WITH c AS MATERIALIZED (
 ), h AS (
   INSERT INTO pawl.history (shard, run_id, job, token, granted_at, ended_at, node, attempt, owner, request, path, mode, from_state, to_state,
                             event, writer, class, code, reason)
-  SELECT w.shard, w.run_id, w.id, w.token + 1, w.granted_at, w.now, w.node, w.attempt, w.owner, @request::uuid, w.path, w.mode,
+  SELECT w.shard, w.run_id, w.id, w.token + 1, w.granted_at, w.now, w.node, w.attempt, w.owner, @request::bigint, w.path, w.mode,
          'running', CASE WHEN w.stop THEN 'gone' ELSE w.next END,
          CASE WHEN w.stop THEN 'cancelled' WHEN w.next = 'dead' THEN 'dead' WHEN w.next = 'uncertain' THEN 'uncertain' ELSE 'lapsed' END,
          'recovery', 'lapse', 'LEASE_EXPIRED',
@@ -105,7 +107,7 @@ WITH l AS MATERIALIZED (
   RETURNING f.shard, f.run_id, f.node, f.path, f.attempt, f.now, j.id, j.token
 ), h AS (
   INSERT INTO pawl.history (shard, run_id, job, token, ended_at, node, attempt, request, path, mode, from_state, to_state, event, writer)
-  SELECT u.shard, u.run_id, u.id, u.token, u.now, u.node, u.attempt, @request::uuid, u.path, 'do', 'uncertain', 'pending', 'asking', 'reconciler'
+  SELECT u.shard, u.run_id, u.id, u.token, u.now, u.node, u.attempt, @request::bigint, u.path, 'do', 'uncertain', 'pending', 'asking', 'reconciler'
     FROM u
   RETURNING job
 )
@@ -136,6 +138,9 @@ WITH c AS MATERIALIZED (
                         WHERE q.shard = @shard::smallint AND q.id >= x.run_id AND q.id <= x.run_id AND q.cancelling
                         ORDER BY q.id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) m ON true
     LEFT JOIN LATERAL (SELECT c.ctid AS tid FROM pawl.cursor c WHERE c.shard = @shard::smallint AND c.job = x.id LIMIT 1) p ON true
+    LEFT JOIN LATERAL (SELECT c.ctid AS tid FROM pawl.cursor c
+                        WHERE p.tid IS NOT NULL AND c.shard = @shard::smallint AND c.job = x.id LIMIT 1 FOR UPDATE SKIP LOCKED) v ON true
+   WHERE p.tid IS NULL OR v.tid = p.tid
 ), d AS (
   DELETE FROM pawl.job j USING f WHERE j.shard = @shard::smallint AND j.ctid = f.tid AND f.shard = @shard::smallint AND f.run_tid = f.seen
   RETURNING f.shard, f.id, f.run_id, f.token, f.state, f.node, f.path, f.mode, f.attempt, f.now, f.run_tid, f.cursor_tid
@@ -147,7 +152,7 @@ WITH c AS MATERIALIZED (
   DELETE FROM pawl.cursor c USING d WHERE d.shard = @shard::smallint AND c.shard = @shard::smallint AND c.ctid = d.cursor_tid RETURNING c.job
 ), h AS (
   INSERT INTO pawl.history (shard, run_id, job, token, ended_at, node, attempt, request, path, mode, from_state, to_state, event, writer)
-  SELECT d.shard, d.run_id, d.id, d.token + 1, d.now, d.node, d.attempt, @request::uuid, d.path, d.mode, d.state, 'gone', 'cancelled', 'recovery'
+  SELECT d.shard, d.run_id, d.id, d.token + 1, d.now, d.node, d.attempt, @request::bigint, d.path, d.mode, d.state, 'gone', 'cancelled', 'recovery'
     FROM d
   RETURNING job
 )

@@ -6,8 +6,7 @@
 -- update. Each item is answered: done, lost, busy (ask again); one that is not answered is busy too.
 --
 -- What travels for each is what differs each time: most are steps that a worker has completed, and whose
--- successor starts anew. Whatever else there is to say is in more, a JSON object, empty for those. Ids travel as
--- text, whose arrays the driver sends several times faster than those of uuids.
+-- successor starts anew. Whatever else there is to say is in more, a JSON object, empty for those.
 --
 -- Here and in the other statements rows are looked up by key in a form that keeps its plan whatever the planner
 -- believes of the tables (of an emptied one it believes that every scan is free, and of all scans a unique key's the
@@ -18,11 +17,11 @@ WITH k AS MATERIALIZED (
   SELECT @shard::smallint AS shard, i.id, i.request, i.node, i.refs, i.output, i.result, i.more, i.advance,
          x.tid, x.granted_at, x.old_node, x.old_mode, x.old_attempt, t.now, t.fence, t.stop, m.tid AS run_tid, p.tid AS cursor_tid,
          CASE WHEN t.stop THEN 'gone' ELSE i.to_state END AS eff,
-         -- A run ends only in the version that this statement's snapshot can update.
-         (t.fence AND ((NOT t.stop AND i.to_state NOT IN ('gone', 'dead')) OR (m.tid IS NOT NULL AND m.tid = r.seen))) AS ok
-    FROM (SELECT y.id, y.token, y.request::uuid AS request, y.to_state, y.node, y.refs, y.output, y.result, y.more,
+         -- A run ends only in the version that this statement's snapshot can update, a cursor goes only if nobody holds it.
+         (t.fence AND (p.tid IS NULL OR v.tid = p.tid) AND ((NOT t.stop AND i.to_state NOT IN ('gone', 'dead')) OR (m.tid IS NOT NULL AND m.tid = r.seen))) AS ok
+    FROM (SELECT y.id, y.token, y.request, y.to_state, y.node, y.refs, y.output, y.result, y.more,
                  (y.more IS NULL OR coalesce((y.more->>'advance')::boolean, false)) AS advance
-            FROM (SELECT unnest(@ids::bigint[]) AS id, unnest(@tokens::bigint[]) AS token, unnest(@requests::text[]) AS request,
+            FROM (SELECT unnest(@ids::bigint[]) AS id, unnest(@tokens::bigint[]) AS token, unnest(@requests::bigint[]) AS request,
                          unnest(@to_states::text[]) AS to_state, unnest(@nodes::int[]) AS node, unnest(@refs::text[]) AS refs,
                          unnest(@outputs::bytea[]) AS output, unnest(@results::bytea[]) AS result, nullif(unnest(@more::text[]), '')::jsonb AS more) y) i
     LEFT JOIN LATERAL (SELECT j.ctid AS tid, j.run_id, j.state, j.owner, j.token, j.expires_at, j.granted_at,
@@ -41,6 +40,8 @@ WITH k AS MATERIALIZED (
                         ORDER BY q.id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) m ON true
     LEFT JOIN LATERAL (SELECT c.ctid AS tid FROM pawl.cursor c
                         WHERE t.fence AND (t.stop OR i.advance OR i.to_state = 'gone') AND c.shard = @shard::smallint AND c.job = i.id LIMIT 1) p ON true
+    LEFT JOIN LATERAL (SELECT c.ctid AS tid FROM pawl.cursor c
+                        WHERE p.tid IS NOT NULL AND c.shard = @shard::smallint AND c.job = i.id LIMIT 1 FOR UPDATE SKIP LOCKED) v ON true
 ), u AS (
   UPDATE pawl.job j
      SET state = k.eff, mode = coalesce(k.more->>'mode', 'do'), token = j.token + 1, node = k.node, refs = k.refs,

@@ -29,12 +29,13 @@ SELECT k.run_id
 
 -- name: ReplayJob :one
 -- A dead job is due again: same identity, budgets anew. With a corrected input (recorded in the history row, and
--- referred to) its effect is another effect: the generation rises and the key is made anew. What a person said of
--- its effect stays said.
+-- referred to) its effect is another effect: the generation rises and the key is made anew, and a long step begins
+-- anew: its cursor was a place in the other input. What a person said of its effect stays said.
 WITH u AS (
   UPDATE pawl.job j
      SET state = 'pending', mode = CASE WHEN j.mode = 'settled' THEN 'settled' ELSE 'do' END, token = j.token + 1, due_at = pawl.clock(), lapses = 0, transients = 0, unknowns = 0, questions = 0,
          failed_at = NULL, uncertain_at = NULL, refs = @refs::text,
+         cursor_seq = CASE WHEN @corrected::boolean THEN 0 ELSE j.cursor_seq END,
          effect_gen = j.effect_gen + CASE WHEN @corrected::boolean THEN 1 ELSE 0 END,
          effect_key = CASE WHEN @corrected::boolean THEN NULL ELSE j.effect_key END,
          effect_hash = CASE WHEN @corrected::boolean THEN NULL ELSE j.effect_hash END,
@@ -49,10 +50,13 @@ WITH u AS (
                       WHERE q.shard = @shard::smallint AND q.id >= u.run_id AND q.id <= u.run_id ORDER BY q.id LIMIT 1) l
    WHERE r.shard = @shard::smallint AND r.ctid = l.tid AND r.outcome = 'failed'
   RETURNING r.id
+), c AS (
+  DELETE FROM pawl.cursor c USING u WHERE @corrected::boolean AND c.shard = @shard::smallint AND c.job = u.id
+  RETURNING c.job
 ), h AS (
   INSERT INTO pawl.history (shard, run_id, job, token, ended_at, node, attempt, request, path, mode, from_state, to_state, event, writer,
                             actor, reason, evidence, encoding, output)
-  SELECT u.shard, u.run_id, u.id, u.token, u.due_at, u.node, u.attempt, @request::uuid, u.path, u.mode, 'dead', 'pending', 'replayed', 'person',
+  SELECT u.shard, u.run_id, u.id, u.token, u.due_at, u.node, u.attempt, @request::bigint, u.path, u.mode, 'dead', 'pending', 'replayed', 'person',
          @actor::text, @reason::text, nullif(@evidence::text, ''), CASE WHEN @corrected::boolean THEN @encoding::text END,
          CASE WHEN @corrected::boolean THEN @input::bytea END
     FROM u RETURNING job
@@ -76,7 +80,7 @@ WITH u AS (
 ), h AS (
   INSERT INTO pawl.history (shard, run_id, job, token, ended_at, node, attempt, request, path, mode, from_state, to_state, event, writer,
                             actor, reason, evidence, encoding, output)
-  SELECT u.shard, u.run_id, u.id, u.token, u.due_at, u.node, u.attempt, @request::uuid, u.path, u.mode, 'uncertain', 'pending', 'resolved', 'person',
+  SELECT u.shard, u.run_id, u.id, u.token, u.due_at, u.node, u.attempt, @request::bigint, u.path, u.mode, 'uncertain', 'pending', 'resolved', 'person',
          @actor::text, @reason::text, @evidence::text, CASE WHEN @happened::boolean THEN @encoding::text END,
          CASE WHEN @happened::boolean THEN @output::bytea END
     FROM u RETURNING job

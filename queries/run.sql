@@ -30,6 +30,11 @@ SELECT r.id, r.workflow, r.outcome, r.encoding, r.output, r.result_job, r.result
        LATERAL (SELECT q.id, q.workflow, q.outcome, q.encoding, q.output, q.result_job, q.result_token FROM pawl.run q
                  WHERE q.shard = @shard::smallint AND q.id >= i.id AND q.id <= i.id AND q.outcome IS NOT NULL ORDER BY q.id LIMIT 1) r;
 
+-- name: Existing :many
+-- Which of these runs are there.
+SELECT r.id FROM (SELECT unnest(@ids::uuid[]) AS id) i,
+       LATERAL (SELECT q.id FROM pawl.run q WHERE q.shard = @shard::smallint AND q.id >= i.id AND q.id <= i.id ORDER BY q.id LIMIT 1) r;
+
 -- name: RunExists :one
 SELECT r.workflow FROM pawl.run r WHERE r.shard = @shard::smallint AND r.id >= @id AND r.id <= @id ORDER BY r.id LIMIT 1;
 

@@ -8,8 +8,10 @@ import (
 )
 
 // decode reads a stored value; what does not decode is a permanent error.
-func decode[T any](b []byte, what string) (T, error) {
-	v, err := plan.Decode[T](b)
+func decode[T any](b []byte, what string) (T, error) { return decodeWith(plan.Decode[T], b, what) }
+
+func decodeWith[T any](read func([]byte) (T, error), b []byte, what string) (T, error) {
+	v, err := read(b)
 	if err != nil {
 		return v, Permanent("DECODE", fmt.Errorf("%s: %w", what, err))
 	}

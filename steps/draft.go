@@ -50,10 +50,10 @@ func newDraft[I, O any](kind plan.Kind, name string, nilFn bool, opts []Option,
 			return body(ctx, in, tx, cur)
 		},
 		DecodeIn: func(b []byte) (any, error) {
-			return decode[I](b, fmt.Sprintf("the input of step %q", name))
+			return decodeWith(plan.DecodeStrict[I], b, fmt.Sprintf("the input of step %q", name))
 		},
 		DecodeOut: func(b []byte) (any, error) {
-			return decode[O](b, fmt.Sprintf("the output of step %q", name))
+			return decodeWith(plan.DecodeStrict[O], b, fmt.Sprintf("the output of step %q", name))
 		},
 	}
 	return d

@@ -35,8 +35,9 @@ func duration(name string, d time.Duration, to func(*settings) *time.Duration) O
 }
 
 // Lease is how long an attempt owns its job without progress. A step that
-// needs ten silent minutes says so here: another worker takes over no sooner,
-// after a crash too. Default: 1 minute, or MaxRuntime where that is shorter.
+// needs ten silent minutes says so here: while its process lives, nobody takes
+// over sooner. (A dead process loses its jobs with its session, whatever their
+// leases.) At least 100 ms. Default: 1 minute, or MaxRuntime where that is shorter.
 func Lease(d time.Duration) Option {
 	return duration("Lease", d, func(s *settings) *time.Duration { return &s.lease })
 }

@@ -25,6 +25,7 @@ type settings struct {
 
 const (
 	defaultLease      = time.Minute
+	leastLease        = 100 * time.Millisecond
 	defaultMaxRuntime = 15 * time.Minute
 	defaultQueue      = "default"
 )
@@ -108,6 +109,11 @@ func (s *settings) fill(step *plan.Step, d *settings) (problems []error) {
 		limit = max(defaultMaxRuntime, lease)
 	case lease > limit:
 		problems = append(problems, fmt.Errorf("Lease: %v is more than MaxRuntime, %v", lease, limit))
+	}
+	for name, d := range map[string]time.Duration{"Lease": lease, "MaxRuntime": limit} {
+		if d < leastLease {
+			problems = append(problems, fmt.Errorf("%s: %v is less than %v, in which nothing can be relied on", name, d, leastLease))
+		}
 	}
 	beat := first(s.heartbeat, d.heartbeat, lease/3)
 	if beat >= lease && lease > 0 {

@@ -24,7 +24,7 @@ WITH l AS MATERIALIZED (
   RETURNING f.shard, f.run_id, f.node, f.path, f.attempt, f.now, j.id, j.token
 ), h AS (
   INSERT INTO pawl.history (shard, run_id, job, token, ended_at, node, attempt, request, path, mode, from_state, to_state, event, writer)
-  SELECT u.shard, u.run_id, u.id, u.token, u.now, u.node, u.attempt, $3::uuid, u.path, 'do', 'uncertain', 'pending', 'asking', 'reconciler'
+  SELECT u.shard, u.run_id, u.id, u.token, u.now, u.node, u.attempt, $3::bigint, u.path, 'do', 'uncertain', 'pending', 'asking', 'reconciler'
     FROM u
   RETURNING job
 )
@@ -34,7 +34,7 @@ SELECT u.id, u.token FROM u
 type AskDueParams struct {
 	Shard   int16
 	Most    int32
-	Request uuid.UUID
+	Request int64
 }
 
 type AskDueRow struct {
@@ -86,6 +86,9 @@ WITH c AS MATERIALIZED (
                         WHERE q.shard = $1::smallint AND q.id >= x.run_id AND q.id <= x.run_id AND q.cancelling
                         ORDER BY q.id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) m ON true
     LEFT JOIN LATERAL (SELECT c.ctid AS tid FROM pawl.cursor c WHERE c.shard = $1::smallint AND c.job = x.id LIMIT 1) p ON true
+    LEFT JOIN LATERAL (SELECT c.ctid AS tid FROM pawl.cursor c
+                        WHERE p.tid IS NOT NULL AND c.shard = $1::smallint AND c.job = x.id LIMIT 1 FOR UPDATE SKIP LOCKED) v ON true
+   WHERE p.tid IS NULL OR v.tid = p.tid
 ), d AS (
   DELETE FROM pawl.job j USING f WHERE j.shard = $1::smallint AND j.ctid = f.tid AND f.shard = $1::smallint AND f.run_tid = f.seen
   RETURNING f.shard, f.id, f.run_id, f.token, f.state, f.node, f.path, f.mode, f.attempt, f.now, f.run_tid, f.cursor_tid
@@ -97,7 +100,7 @@ WITH c AS MATERIALIZED (
   DELETE FROM pawl.cursor c USING d WHERE d.shard = $1::smallint AND c.shard = $1::smallint AND c.ctid = d.cursor_tid RETURNING c.job
 ), h AS (
   INSERT INTO pawl.history (shard, run_id, job, token, ended_at, node, attempt, request, path, mode, from_state, to_state, event, writer)
-  SELECT d.shard, d.run_id, d.id, d.token + 1, d.now, d.node, d.attempt, $4::uuid, d.path, d.mode, d.state, 'gone', 'cancelled', 'recovery'
+  SELECT d.shard, d.run_id, d.id, d.token + 1, d.now, d.node, d.attempt, $4::bigint, d.path, d.mode, d.state, 'gone', 'cancelled', 'recovery'
     FROM d
   RETURNING job
 )
@@ -108,7 +111,7 @@ type CloseCancelledParams struct {
 	Shard   int16
 	OnlyRun uuid.UUID
 	Most    int32
-	Request uuid.UUID
+	Request int64
 }
 
 // Ends cancelled runs whose job waits (pending, or dead) rather than runs. Jobs before runs: lock order.
@@ -268,7 +271,7 @@ WITH c AS MATERIALIZED (
 ), k AS MATERIALIZED (
   SELECT $1::smallint AS shard, x.tid, x.id, x.run_id, x.token, x.owner, x.granted_at, x.expires_at, x.node, x.path, x.mode, x.attempt,
          x.lapses, x.at_expiry, t.now, t.next, t.stop, m.tid AS run_tid, p.tid AS cursor_tid,
-         ((t.next <> 'dead' AND NOT t.stop) OR (m.tid IS NOT NULL AND m.tid = r.seen)) AS ok
+         (p.tid IS NULL OR v.tid = p.tid) AND ((t.next <> 'dead' AND NOT t.stop) OR (m.tid IS NOT NULL AND m.tid = r.seen)) AS ok
     FROM c
     CROSS JOIN LATERAL (SELECT j.ctid AS tid, j.id, j.run_id, j.token, j.owner, j.granted_at, j.expires_at, j.node, j.path, j.mode, j.attempt, j.lapses, j.at_expiry
                           FROM pawl.job j WHERE j.shard = $1::smallint AND j.id >= c.id AND j.id <= c.id AND j.state = 'running'
@@ -282,6 +285,8 @@ WITH c AS MATERIALIZED (
                         WHERE (t.next = 'dead' OR t.stop) AND q.shard = $1::smallint AND q.id >= x.run_id AND q.id <= x.run_id
                         ORDER BY q.id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) m ON true
     LEFT JOIN LATERAL (SELECT c.ctid AS tid FROM pawl.cursor c WHERE t.stop AND c.shard = $1::smallint AND c.job = x.id LIMIT 1) p ON true
+    LEFT JOIN LATERAL (SELECT c.ctid AS tid FROM pawl.cursor c
+                        WHERE p.tid IS NOT NULL AND c.shard = $1::smallint AND c.job = x.id LIMIT 1 FOR UPDATE SKIP LOCKED) v ON true
    WHERE x.expires_at <= t.now OR NOT EXISTS (SELECT FROM pawl.session s WHERE s.id = x.owner AND s.closed_at IS NULL)
 ), u AS (
   UPDATE pawl.job j
@@ -316,7 +321,7 @@ WITH c AS MATERIALIZED (
 ), h AS (
   INSERT INTO pawl.history (shard, run_id, job, token, granted_at, ended_at, node, attempt, owner, request, path, mode, from_state, to_state,
                             event, writer, class, code, reason)
-  SELECT w.shard, w.run_id, w.id, w.token + 1, w.granted_at, w.now, w.node, w.attempt, w.owner, $8::uuid, w.path, w.mode,
+  SELECT w.shard, w.run_id, w.id, w.token + 1, w.granted_at, w.now, w.node, w.attempt, w.owner, $8::bigint, w.path, w.mode,
          'running', CASE WHEN w.stop THEN 'gone' ELSE w.next END,
          CASE WHEN w.stop THEN 'cancelled' WHEN w.next = 'dead' THEN 'dead' WHEN w.next = 'uncertain' THEN 'uncertain' ELSE 'lapsed' END,
          'recovery', 'lapse', 'LEASE_EXPIRED',
@@ -340,7 +345,7 @@ type RecoverParams struct {
 	Budget   int32
 	BaseMs   int64
 	Jitter   float64
-	Request  uuid.UUID
+	Request  int64
 }
 
 type RecoverRow struct {

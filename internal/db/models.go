@@ -61,28 +61,28 @@ type PawlEvidence struct {
 }
 
 type PawlHistory struct {
-	Shard     int16
-	RunID     uuid.UUID
 	Job       int64
 	Token     int64
 	GrantedAt *time.Time
 	EndedAt   time.Time
+	Request   int64
 	Node      int32
 	Attempt   int32
+	RunID     uuid.UUID
 	Owner     *uuid.UUID
-	Request   uuid.UUID
+	Shard     int16
 	Path      string
 	Mode      string
 	FromState string
 	ToState   string
 	Event     string
 	Writer    string
+	Encoding  *string
 	Actor     *string
 	Class     *string
 	Code      *string
 	Reason    *string
 	Evidence  *string
-	Encoding  *string
 	Output    []byte
 }
 
@@ -90,19 +90,11 @@ type PawlJob struct {
 	Shard       int16
 	ID          int64
 	RunID       uuid.UUID
-	Token       int64
-	CursorSeq   int64
 	DueAt       time.Time
-	GrantedAt   *time.Time
-	ExpiresAt   *time.Time
-	DeadlineAt  *time.Time
 	FailedAt    *time.Time
 	UncertainAt *time.Time
-	EffectAt    *time.Time
 	Owner       *uuid.UUID
 	Route       int32
-	Node        int32
-	Attempt     int32
 	Lapses      int32
 	Transients  int32
 	Unknowns    int32
@@ -113,10 +105,18 @@ type PawlJob struct {
 	Mode        string
 	AtExpiry    string
 	Path        string
-	Refs        string
 	Code        *string
+	EffectAt    *time.Time
 	EffectKey   []byte
 	EffectHash  []byte
+	CursorSeq   int64
+	Token       int64
+	GrantedAt   *time.Time
+	ExpiresAt   *time.Time
+	DeadlineAt  *time.Time
+	Attempt     int32
+	Node        int32
+	Refs        string
 }
 
 type PawlKey struct {

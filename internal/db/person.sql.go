@@ -223,6 +223,7 @@ WITH u AS (
   UPDATE pawl.job j
      SET state = 'pending', mode = CASE WHEN j.mode = 'settled' THEN 'settled' ELSE 'do' END, token = j.token + 1, due_at = pawl.clock(), lapses = 0, transients = 0, unknowns = 0, questions = 0,
          failed_at = NULL, uncertain_at = NULL, refs = $1::text,
+         cursor_seq = CASE WHEN $2::boolean THEN 0 ELSE j.cursor_seq END,
          effect_gen = j.effect_gen + CASE WHEN $2::boolean THEN 1 ELSE 0 END,
          effect_key = CASE WHEN $2::boolean THEN NULL ELSE j.effect_key END,
          effect_hash = CASE WHEN $2::boolean THEN NULL ELSE j.effect_hash END,
@@ -237,10 +238,13 @@ WITH u AS (
                       WHERE q.shard = $3::smallint AND q.id >= u.run_id AND q.id <= u.run_id ORDER BY q.id LIMIT 1) l
    WHERE r.shard = $3::smallint AND r.ctid = l.tid AND r.outcome = 'failed'
   RETURNING r.id
+), c AS (
+  DELETE FROM pawl.cursor c USING u WHERE $2::boolean AND c.shard = $3::smallint AND c.job = u.id
+  RETURNING c.job
 ), h AS (
   INSERT INTO pawl.history (shard, run_id, job, token, ended_at, node, attempt, request, path, mode, from_state, to_state, event, writer,
                             actor, reason, evidence, encoding, output)
-  SELECT u.shard, u.run_id, u.id, u.token, u.due_at, u.node, u.attempt, $6::uuid, u.path, u.mode, 'dead', 'pending', 'replayed', 'person',
+  SELECT u.shard, u.run_id, u.id, u.token, u.due_at, u.node, u.attempt, $6::bigint, u.path, u.mode, 'dead', 'pending', 'replayed', 'person',
          $7::text, $8::text, nullif($9::text, ''), CASE WHEN $2::boolean THEN $10::text END,
          CASE WHEN $2::boolean THEN $11::bytea END
     FROM u RETURNING job
@@ -254,7 +258,7 @@ type ReplayJobParams struct {
 	Shard     int16
 	Token     int64
 	ID        int64
-	Request   uuid.UUID
+	Request   int64
 	Actor     string
 	Reason    string
 	Evidence  string
@@ -269,8 +273,8 @@ type ReplayJobRow struct {
 }
 
 // A dead job is due again: same identity, budgets anew. With a corrected input (recorded in the history row, and
-// referred to) its effect is another effect: the generation rises and the key is made anew. What a person said of
-// its effect stays said.
+// referred to) its effect is another effect: the generation rises and the key is made anew, and a long step begins
+// anew: its cursor was a place in the other input. What a person said of its effect stays said.
 func (q *Queries) ReplayJob(ctx context.Context, arg ReplayJobParams) (ReplayJobRow, error) {
 	row := q.db.QueryRow(ctx, replayJob,
 		arg.Refs,
@@ -305,7 +309,7 @@ WITH u AS (
 ), h AS (
   INSERT INTO pawl.history (shard, run_id, job, token, ended_at, node, attempt, request, path, mode, from_state, to_state, event, writer,
                             actor, reason, evidence, encoding, output)
-  SELECT u.shard, u.run_id, u.id, u.token, u.due_at, u.node, u.attempt, $6::uuid, u.path, u.mode, 'uncertain', 'pending', 'resolved', 'person',
+  SELECT u.shard, u.run_id, u.id, u.token, u.due_at, u.node, u.attempt, $6::bigint, u.path, u.mode, 'uncertain', 'pending', 'resolved', 'person',
          $7::text, $8::text, $9::text, CASE WHEN $1::boolean THEN $10::text END,
          CASE WHEN $1::boolean THEN $11::bytea END
     FROM u RETURNING job
@@ -319,7 +323,7 @@ type ResolveJobParams struct {
 	Shard    int16
 	Token    int64
 	ID       int64
-	Request  uuid.UUID
+	Request  int64
 	Actor    string
 	Reason   string
 	Evidence string

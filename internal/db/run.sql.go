@@ -57,6 +57,37 @@ func (q *Queries) EvidenceOfRun(ctx context.Context, arg EvidenceOfRunParams) ([
 	return items, nil
 }
 
+const existing = `-- name: Existing :many
+SELECT r.id FROM (SELECT unnest($1::uuid[]) AS id) i,
+       LATERAL (SELECT q.id FROM pawl.run q WHERE q.shard = $2::smallint AND q.id >= i.id AND q.id <= i.id ORDER BY q.id LIMIT 1) r
+`
+
+type ExistingParams struct {
+	Ids   []uuid.UUID
+	Shard int16
+}
+
+// Which of these runs are there.
+func (q *Queries) Existing(ctx context.Context, arg ExistingParams) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, existing, arg.Ids, arg.Shard)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const findKey = `-- name: FindKey :one
 SELECT k.run_id, k.generation FROM pawl.key k
  WHERE k.shard = pawl.shard_of(CASE WHEN $1::text <> '' THEN $1::text ELSE $2::text END, (SELECT m.shards FROM pawl.meta m))
@@ -148,7 +179,7 @@ func (q *Queries) GetRun(ctx context.Context, arg GetRunParams) (GetRunRow, erro
 }
 
 const historyOfRun = `-- name: HistoryOfRun :many
-SELECT h.shard, h.run_id, h.job, h.token, h.granted_at, h.ended_at, h.node, h.attempt, h.owner, h.request, h.path, h.mode, h.from_state, h.to_state, h.event, h.writer, h.actor, h.class, h.code, h.reason, h.evidence, h.encoding, h.output FROM pawl.history h WHERE h.shard = $1::smallint AND h.run_id = $2 AND (h.job, h.token) > ($3::bigint, $4::bigint)
+SELECT h.job, h.token, h.granted_at, h.ended_at, h.request, h.node, h.attempt, h.run_id, h.owner, h.shard, h.path, h.mode, h.from_state, h.to_state, h.event, h.writer, h.encoding, h.actor, h.class, h.code, h.reason, h.evidence, h.output FROM pawl.history h WHERE h.shard = $1::smallint AND h.run_id = $2 AND (h.job, h.token) > ($3::bigint, $4::bigint)
  ORDER BY h.job, h.token LIMIT $5::int
 `
 
@@ -176,28 +207,28 @@ func (q *Queries) HistoryOfRun(ctx context.Context, arg HistoryOfRunParams) ([]P
 	for rows.Next() {
 		var i PawlHistory
 		if err := rows.Scan(
-			&i.Shard,
-			&i.RunID,
 			&i.Job,
 			&i.Token,
 			&i.GrantedAt,
 			&i.EndedAt,
+			&i.Request,
 			&i.Node,
 			&i.Attempt,
+			&i.RunID,
 			&i.Owner,
-			&i.Request,
+			&i.Shard,
 			&i.Path,
 			&i.Mode,
 			&i.FromState,
 			&i.ToState,
 			&i.Event,
 			&i.Writer,
+			&i.Encoding,
 			&i.Actor,
 			&i.Class,
 			&i.Code,
 			&i.Reason,
 			&i.Evidence,
-			&i.Encoding,
 			&i.Output,
 		); err != nil {
 			return nil, err

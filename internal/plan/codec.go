@@ -41,21 +41,37 @@ func addressable(v any) any {
 // Decode reads one JSON value and nothing behind it. A number inside an any
 // becomes a json.Number, so that no digit of it is lost. Fields that T does
 // not have are ignored.
-func Decode[T any](b []byte) (T, error) {
+func Decode[T any](b []byte) (T, error) { return decodeAs[T](b, false) }
+
+// DecodeStrict is Decode of what a person wrote: it refuses fields that T does
+// not have, and null where that is no value of T.
+func DecodeStrict[T any](b []byte) (T, error) { return decodeAs[T](b, true) }
+
+func decodeAs[T any](b []byte, strict bool) (T, error) {
 	var v T
-	if err := decode(b, &v); err != nil {
+	if err := decode(b, &v, strict); err != nil {
 		var zero T
 		return zero, fmt.Errorf("decode %s: %w", reflect.TypeFor[T](), err)
 	}
 	return v, nil
 }
 
-func decode(b []byte, v any) error {
+func decode(b []byte, v any, strict bool) error {
 	if !utf8.Valid(b) {
 		return errors.New("not valid UTF-8")
 	}
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.UseNumber()
+	if strict {
+		dec.DisallowUnknownFields()
+		switch reflect.TypeOf(v).Elem().Kind() {
+		case reflect.Pointer, reflect.Map, reflect.Slice, reflect.Interface:
+		default:
+			if string(bytes.TrimSpace(b)) == "null" {
+				return errors.New("null is no value of it")
+			}
+		}
+	}
 	switch err := dec.Decode(v); {
 	case errors.Is(err, io.EOF):
 		return errors.New("no JSON at all")

@@ -88,6 +88,8 @@ type Step struct {
 	// Ask asks the outside world what became of the effect. Nil but for LookUp.
 	Ask func(ctx context.Context, in any) (Verdict, error)
 
+	// DecodeIn and DecodeOut read what a person gave in a value's place: fields
+	// that the type does not have are refused, and null where it has none.
 	DecodeIn  func([]byte) (any, error)
 	DecodeOut func([]byte) (any, error)
 }

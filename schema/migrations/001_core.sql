@@ -113,22 +113,16 @@ CREATE INDEX run_cancelling ON pawl.run (shard, id) WHERE cancelling;
 -- The live positions of runs, nothing else: a job advances in place. No column that changes at a
 -- hand-over, a heartbeat or a cursor write is in an index or in an index's predicate, so those are HOT.
 CREATE TABLE pawl.job (
+  -- The order of the columns is that of how often they change: what a hand-over or a heartbeat leaves alone comes
+  -- first, and is left out of the write-ahead log.
   shard        smallint NOT NULL,
   id           bigint   GENERATED ALWAYS AS IDENTITY,
   run_id       uuid     NOT NULL,
-  token        bigint   NOT NULL DEFAULT 0, -- raised by every grant and every transition
-  cursor_seq   bigint   NOT NULL DEFAULT 0, -- raised by every cursor write
   due_at       timestamptz NOT NULL,        -- pending: when; uncertain: when to ask, infinity: a person must
-  granted_at   timestamptz,
-  expires_at   timestamptz,
-  deadline_at  timestamptz,                 -- no renewal goes beyond: granted_at + max runtime
   failed_at    timestamptz,                 -- first failure of this step
   uncertain_at timestamptz,                 -- since when the outcome of its effect is unknown
-  effect_at    timestamptz,                 -- first grant of the effect
   owner        uuid,
   route        integer  NOT NULL,
-  node         integer  NOT NULL DEFAULT 0, -- the place: the graph's node,
-  attempt      integer  NOT NULL DEFAULT 0,
   lapses       integer  NOT NULL DEFAULT 0, -- since the cursor moved last
   transients   integer  NOT NULL DEFAULT 0, -- failures of each class
   unknowns     integer  NOT NULL DEFAULT 0,
@@ -138,11 +132,19 @@ CREATE TABLE pawl.job (
   state        text     NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'running', 'waiting', 'uncertain', 'dead')),
   mode         text     NOT NULL DEFAULT 'do' CHECK (mode IN ('do', 'ask', 'settled')),
   at_expiry    text     NOT NULL DEFAULT 'retry' CHECK (at_expiry IN ('retry', 'ask', 'person')),
-  path         text     NOT NULL DEFAULT '', -- and the element and round numbers around it, outermost first, dotted
-  refs         text     NOT NULL DEFAULT '', -- where the values that are still needed are recorded: node:job:token …
+  path         text     NOT NULL DEFAULT '', -- the place: beside the node the element and round numbers around it, outermost first, dotted
   code         text,                        -- of the last error
+  effect_at    timestamptz,                 -- first grant of the effect
   effect_key   bytea,
   effect_hash  bytea,
+  cursor_seq   bigint   NOT NULL DEFAULT 0, -- raised by every cursor write
+  token        bigint   NOT NULL DEFAULT 0, -- raised by every grant and every transition
+  granted_at   timestamptz,
+  expires_at   timestamptz,
+  deadline_at  timestamptz,                 -- no renewal goes beyond: granted_at + max runtime
+  attempt      integer  NOT NULL DEFAULT 0,
+  node         integer  NOT NULL DEFAULT 0, -- the place: the graph's node
+  refs         text     NOT NULL DEFAULT '', -- where the values that are still needed are recorded: node:job:token …
   PRIMARY KEY (shard, id),
   CHECK ((state = 'running') = (owner IS NOT NULL)),
   CHECK ((state = 'running') = (expires_at IS NOT NULL)),
@@ -177,16 +179,16 @@ CREATE TABLE pawl.cursor (
 
 -- One row a transition, append-only; it carries the grant that it closed. Partitioned by the run's day.
 CREATE TABLE pawl.history (
-  shard      smallint    NOT NULL,
-  run_id     uuid        NOT NULL,
   job        bigint      NOT NULL,
   token      bigint      NOT NULL,          -- the job's token after the transition
   granted_at timestamptz,
   ended_at   timestamptz NOT NULL,
+  request    bigint      NOT NULL,          -- random: tells a transition that was written from one that was not
   node       integer     NOT NULL,
   attempt    integer     NOT NULL,
+  run_id     uuid        NOT NULL,
   owner      uuid,                          -- whose lease it closed
-  request    uuid        NOT NULL,
+  shard      smallint    NOT NULL,
   path       text        NOT NULL,
   mode       text        NOT NULL,
   from_state text        NOT NULL,
@@ -194,12 +196,12 @@ CREATE TABLE pawl.history (
   event      text        NOT NULL CHECK (event IN ('completed', 'retried', 'snoozed', 'handed_back', 'lapsed', 'uncertain',
                                                    'asking', 'unknown', 'settled', 'repeat', 'dead', 'cancelled', 'resolved', 'replayed')),
   writer     text        NOT NULL CHECK (writer IN ('worker', 'recovery', 'reconciler', 'person')),
+  encoding   text,
   actor      text,
   class      text,
   code       text,
   reason     text,
   evidence   text,
-  encoding   text,
   output     bytea,                         -- a step's output; of a replay: the corrected input
   PRIMARY KEY (shard, run_id, job, token)
 ) PARTITION BY RANGE (run_id);
@@ -363,7 +365,7 @@ BEGIN
     RAISE EXCEPTION 'pawl: the input of workflow % has % bytes, more than 1048576: store it elsewhere and pass a reference',
       quote_literal(workflow), octet_length(bytes) USING ERRCODE = 'PW003';
   END IF;
-  IF start.priority NOT BETWEEN 0 AND 3 THEN
+  IF start.priority IS NULL OR start.priority NOT BETWEEN 0 AND 3 THEN
     RAISE EXCEPTION 'pawl: priority % is not one of 0 (low), 1 (normal), 2 (high), 3 (urgent)', start.priority USING ERRCODE = 'PW004';
   END IF;
   IF start.key = '' OR octet_length(start.key) > 512 THEN

@@ -13,7 +13,7 @@ WITH l AS MATERIALIZED (
   RETURNING f.id, f.run_id, f.token, f.owner, f.granted_at, f.node, f.attempt, f.now
 ), h AS (
   INSERT INTO pawl.history (shard, run_id, job, token, granted_at, ended_at, node, attempt, owner, request, path, mode, from_state, to_state, event, writer, class, code, reason)
-  SELECT 0, u.run_id, u.id, u.token + 1, u.granted_at, u.now, u.node, u.attempt, u.owner, $1::uuid, '', 'do', 'running', 'pending', 'lapsed', 'recovery',
+  SELECT 0, u.run_id, u.id, u.token + 1, u.granted_at, u.now, u.node, u.attempt, u.owner, $1::bigint, '', 'do', 'running', 'pending', 'lapsed', 'recovery',
          'lapse', 'LEASE_EXPIRED', 'the lease expired without progress, or the attempt reached its max runtime'
     FROM u
 )

@@ -4,7 +4,7 @@
 -- Rows are looked up and changed in the forms that keep their plans whatever the statistics: see Pawl's.
 WITH k AS MATERIALIZED (
   SELECT 0::smallint AS shard, i.id, i.run_id, i.token, i.request, i.output, i.last, i.refs, x.tid, x.granted_at, x.node, x.attempt, t.now, m.tid AS run_tid
-    FROM (SELECT unnest($3::bigint[]) AS id, unnest($4::uuid[]) AS run_id, unnest($5::bigint[]) AS token, unnest($6::uuid[]) AS request,
+    FROM (SELECT unnest($3::bigint[]) AS id, unnest($4::uuid[]) AS run_id, unnest($5::bigint[]) AS token, unnest($6::bigint[]) AS request,
                  unnest($7::bytea[]) AS output, unnest($8::boolean[]) AS last, unnest($9::text[]) AS refs) i
     CROSS JOIN LATERAL (SELECT j.ctid AS tid, j.owner, j.token, j.expires_at, j.granted_at, j.node, j.attempt
                           FROM pawl.job j WHERE j.shard = 0::smallint AND j.id >= i.id AND j.id <= i.id

@@ -3,6 +3,7 @@ package floor
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -141,7 +142,7 @@ func (w *worker) claimSome(most int) (int, error) {
 func (w *worker) recover() {
 	for w.ctx.Err() == nil {
 		var n int
-		if err := w.f.o.Pool.QueryRow(context.Background(), sqlRecover, uuid.New(), batchMost).Scan(&n); err != nil {
+		if err := w.f.o.Pool.QueryRow(context.Background(), sqlRecover, rand.Int64(), batchMost).Scan(&n); err != nil {
 			fail("recovering", err)
 		}
 		if n > 0 {

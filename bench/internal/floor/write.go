@@ -3,6 +3,7 @@ package floor
 import (
 	"cmp"
 	"context"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"time"
@@ -75,9 +76,9 @@ func (w *worker) ended(run uuid.UUID) {
 func (w *worker) transition(batch []position, keep bool) map[int64]bool {
 	n := len(batch)
 	ids, runs, tokens := make([]int64, n), make([]uuid.UUID, n), make([]int64, n)
-	requests, outputs, last, refs := make([]uuid.UUID, n), make([][]byte, n), make([]bool, n), make([]string, n)
+	requests, outputs, last, refs := make([]int64, n), make([][]byte, n), make([]bool, n), make([]string, n)
 	for i, p := range batch {
-		ids[i], runs[i], tokens[i], requests[i], outputs[i] = p.job, p.run, p.token, uuid.New(), w.f.o.Payload
+		ids[i], runs[i], tokens[i], requests[i], outputs[i] = p.job, p.run, p.token, rand.Int64(), w.f.o.Payload
 		last[i] = int(p.node) == w.f.o.Steps-1
 		refs[i] = strconv.Itoa(int(p.node)) + ":" + strconv.FormatInt(p.job, 10) + ":" + strconv.FormatInt(p.token+1, 10)
 	}
