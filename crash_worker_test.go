@@ -113,7 +113,7 @@ func (h *hand) request(ctx context.Context, method, path, note string) (*http.Re
 	q.Header.Set("Pawl-Note", note)
 	if a := plan.FromContext(ctx); a != nil {
 		q.Header.Set("Pawl-Attempt", strconv.Itoa(a.Number))
-		q.Header.Set("Idempotency-Key", a.Key)
+		q.Header.Set("Idempotency-Key", a.Key())
 	}
 	return client.Do(q)
 }

@@ -18,7 +18,7 @@ import (
 // happened" counts only when the question was asked later than the late-arrival
 // window after the outcome became unknown; questions have a backoff and a
 // budget, and when that is spent a person is asked.
-func (w *worker) ask(l *lease, g *grant, step *plan.Step, in any, key []byte) *change {
+func (w *worker) ask(l *lease, g *grant, step *plan.Step, in any) *change {
 	if step.Ask == nil { // the code has no look-up any more, or never had
 		c := g.stillUnknown(step, 0, nil)
 		c.delay = person
@@ -26,7 +26,7 @@ func (w *worker) ask(l *lease, g *grant, step *plan.Step, in any, key []byte) *c
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, defaultLease-2*margin(defaultLease))
 	defer cancel()
-	ctx = plan.WithAttempt(ctx, &plan.Attempt{Key: keyText(key), Number: int(g.attempt), Acknowledge: func(context.Context) error { return context.Cause(l.ctx) },
+	ctx = plan.WithAttempt(ctx, &plan.Attempt{Key: g.keyText, Number: int(g.attempt), Acknowledge: func(context.Context) error { return context.Cause(l.ctx) },
 		Late: func() ([]byte, bool) {
 			rows, err := w.e.db.LateOutput(ctx, db.LateOutputParams{Shard: g.shard, RunID: g.run, Job: g.job, Node: int32(g.node)})
 			if err != nil || len(rows) == 0 || text(rows[0].Encoding) != encodingJSON {

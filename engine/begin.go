@@ -79,18 +79,18 @@ func (w *worker) begin(l *lease, g *grant, step *plan.Step, runtime time.Duratio
 }
 
 // commitBegins is the batch writer of beginnings; the rules are the committer's.
-func (w *worker) commitBegins(ctx context.Context, bs []*beginning) {
+func (w *worker) commitBegins(ctx context.Context, q *db.Queries, bs []*beginning) {
 	byShard := map[int16][]*beginning{}
 	for _, b := range bs {
 		byShard[b.lease.shard] = append(byShard[b.lease.shard], b)
 	}
 	for shard, bs := range byShard {
 		slices.SortFunc(bs, func(a, b *beginning) int { return cmp.Compare(a.lease.job, b.lease.job) })
-		w.beginShard(ctx, shard, bs, busySoonest)
+		w.beginShard(ctx, q, shard, bs, busySoonest)
 	}
 }
 
-func (w *worker) beginShard(ctx context.Context, shard int16, bs []*beginning, busyWait time.Duration) {
+func (w *worker) beginShard(ctx context.Context, q *db.Queries, shard int16, bs []*beginning, busyWait time.Duration) {
 	p := db.BeginParams{Shard: shard, Owner: w.owner}
 	for _, b := range bs {
 		p.Ids = append(p.Ids, b.lease.job)
@@ -104,14 +104,14 @@ func (w *worker) beginShard(ctx context.Context, shard int16, bs []*beginning, b
 	}
 	var again []*beginning
 	sent := moments()
-	rows, err := w.e.db.Begin(ctx, p)
+	rows, err := q.Begin(ctx, p)
 	if refused(err) && len(bs) == 1 {
 		bs[0].done <- begunAnswer{verdict: verdictRefused, err: err}
 		return
 	}
 	if refused(err) { // halved until the culprit stands alone
-		w.beginShard(ctx, shard, bs[:len(bs)/2], busyWait)
-		w.beginShard(ctx, shard, bs[len(bs)/2:], busyWait)
+		w.beginShard(ctx, q, shard, bs[:len(bs)/2], busyWait)
+		w.beginShard(ctx, q, shard, bs[len(bs)/2:], busyWait)
 		return
 	}
 	if err != nil { // written twice it is written once: simply ask again
@@ -138,7 +138,7 @@ func (w *worker) beginShard(ctx context.Context, shard int16, bs []*beginning, b
 	if len(again) > 0 {
 		w.later.Go(func() {
 			if sleep(ctx, spread(busyWait)) {
-				w.beginShard(ctx, shard, again, min(2*busyWait, busyLatest))
+				w.beginShard(ctx, w.e.db, shard, again, min(2*busyWait, busyLatest))
 			}
 		})
 	}

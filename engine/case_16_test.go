@@ -46,7 +46,7 @@ func TestCase16(t *testing.T) {
 		pool, proxy := envProxied(t, dsn)
 		var once sync.Once
 		proxy.OnExecute(func(sql string) pgproxy.Action {
-			if envStatement(sql, "AskDue") { // the next loop to begin: recovery has, and takes a moment
+			if envStatement(sql, "Pulse") { // which tells recovery at once if there is something to take back
 				once.Do(func() { sweeping.Add(1) })
 			}
 			return pgproxy.Pass

@@ -20,7 +20,8 @@ const (
 	claimMost  = 200             // jobs a claim
 	claimIdle  = 5 * time.Minute // the pulse and wake-ups say when there is work
 	claimAgain = 100 * time.Millisecond
-	claimPause = 10 * time.Millisecond
+	claimPause = 50 * time.Millisecond // between claims that fill few of many slots
+	claimFew   = 64                    // fewer slots are filled one by one
 )
 
 func (w *worker) claim(ctx context.Context) time.Duration {
@@ -37,7 +38,7 @@ func (w *worker) claim(ctx context.Context) time.Duration {
 		if free <= 0 || len(routes) == 0 {
 			return claimIdle // a freed slot wakes the claimer
 		}
-		if free < w.e.config.Slots/8 && w.backlog.Load() && time.Since(w.claimed) < claimPause {
+		if w.e.config.Slots >= claimFew && free < w.e.config.Slots/4 && w.backlog.Load() && time.Since(w.claimed) < claimPause {
 			return claimPause // under load slots are freed one by one: many are filled at once
 		}
 		w.claimed = time.Now()

@@ -36,26 +36,28 @@ const (
 type conn struct {
 	pool *pgxpool.Pool
 	lane *share // for what must not wait until users' code gives a connection back
+	kept *kept  // for a writer under load
 }
 
 func queries(pool *pgxpool.Pool) *db.Queries { return db.New(conn{pool: pool}) }
 
 // acquire takes a connection, and returns how to give it back.
 func (c conn) acquire(ctx context.Context) (*pgxpool.Conn, func(), error) {
+	if c.kept != nil {
+		return c.kept.acquire(ctx, c.pool)
+	}
 	most := acquireWait
 	if c.lane != nil {
 		most = laneAfter
 	}
-	wait, stop := context.WithTimeout(ctx, most)
-	p, err := c.pool.Acquire(wait)
-	stop()
+	p, err := acquireWithin(ctx, c.pool, most)
 	if err == nil {
 		return p, p.Release, nil
 	}
 	if c.lane == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
 		return nil, nil, err
 	}
-	wait, stop = context.WithTimeout(ctx, acquireWait)
+	wait, stop := context.WithTimeout(ctx, acquireWait)
 	defer stop()
 	select {
 	case p := <-c.lane.lane:
@@ -63,6 +65,12 @@ func (c conn) acquire(ctx context.Context) (*pgxpool.Conn, func(), error) {
 	case <-wait.Done():
 		return nil, nil, wait.Err()
 	}
+}
+
+func acquireWithin(ctx context.Context, pool *pgxpool.Pool, most time.Duration) (*pgxpool.Conn, error) {
+	ctx, stop := context.WithTimeout(ctx, most)
+	defer stop()
+	return pool.Acquire(ctx)
 }
 
 func (c conn) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {

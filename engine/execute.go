@@ -24,8 +24,7 @@ import (
 // attempt; what a body reports counts only under its lease; a LookUp or Manual
 // body is called only after its beginning is durable.
 func (w *worker) execute(g *grant, l *lease) {
-	g.code = &runner{}
-	defer g.code.stop()
+	g.code = w.code
 	for g != nil {
 		c, a := w.attempt(g, l)
 		if c == nil {
@@ -68,7 +67,7 @@ func (w *worker) attempt(g *grant, l *lease) (*change, *answer) {
 		return c, nil
 	}
 	if g.mode == modeAsk {
-		return w.ask(l, g, step, in, key), nil
+		return w.ask(l, g, step, in), nil
 	}
 	runtime := step.MaxRuntime
 	if step.Effect == plan.Idempotent && step.TTL != plan.Forever {
@@ -98,9 +97,9 @@ func (w *worker) attempt(g *grant, l *lease) (*change, *answer) {
 			return g.handBack(spread(time.Second), "no connection was free for its transaction"), nil
 		}
 		defer w.permitted()
-		return w.transact(l, g, step, in, key)
+		return w.transact(l, g, step, in)
 	}
-	out, err := w.call(l, g, step, in, nil, key)
+	out, err := w.call(l, g, step, in, nil)
 	return w.outcome(g, l, step, out, err), nil
 }
 
@@ -136,10 +135,10 @@ func decodes(err error) error {
 // effect is the key and the input hash of a step's effect, or what becomes of
 // an attempt whose input is not the first grant's.
 func (g *grant) effect(step *plan.Step, in any) (key, hash []byte, c *change) {
-	key = g.key()
 	if step.Effect == plan.NoEffect {
-		return key, nil, nil
+		return nil, nil, nil
 	}
+	key = g.key()
 	var b []byte
 	if err := g.code.protect(func() (err error) { b, err = plan.Encode(in); return err }); err != nil {
 		e := steps.Classify(steps.Permanent("ENCODE", err))
@@ -172,10 +171,10 @@ func keyExpired(step *plan.Step) *steps.Error {
 
 // call runs the body under the lease's context, with the step's max runtime
 // as its deadline.
-func (w *worker) call(l *lease, g *grant, step *plan.Step, in any, tx pgx.Tx, key []byte) (out output, err error) {
+func (w *worker) call(l *lease, g *grant, step *plan.Step, in any, tx pgx.Tx) (out output, err error) {
 	ctx, cancel := context.WithTimeout(l.ctx, l.bodyTime())
 	defer cancel()
-	ctx = plan.WithAttempt(ctx, &plan.Attempt{Key: keyText(key), Number: int(g.attempt), Acknowledge: func(context.Context) error {
+	ctx = plan.WithAttempt(ctx, &plan.Attempt{Key: g.keyText, Number: int(g.attempt), Acknowledge: func(context.Context) error {
 		l.progress.Add(1)
 		w.keeper.wake()
 		return context.Cause(l.ctx)

@@ -55,7 +55,7 @@ type grant struct {
 	term, runtime time.Duration // of the lease, and the cap
 	shaped        bool          // both are the step's own, and its effect is stored
 
-	code  *runner   // where the run's code is called here
+	code  *runners  // where the run's code is called here
 	hops  int       // hand-overs since it was claimed
 	since time.Time // when that was
 }
@@ -98,6 +98,8 @@ func (g *grant) key() []byte {
 	}
 	return e.key()
 }
+
+func (g *grant) keyText() string { return keyText(g.key()) }
 
 // now is the database's time, as far as this process can tell.
 func (g *grant) now() time.Time { return g.grantedAt.Add(g.sent.elapsed()) }

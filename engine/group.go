@@ -4,6 +4,9 @@ import (
 	"context"
 	"runtime"
 	"sync"
+	"time"
+
+	"github.com/pawlworks/pawl/internal/db"
 )
 
 // group gathers items from many goroutines into batches, without a timer: a
@@ -12,22 +15,23 @@ import (
 type group[T any] struct {
 	in    chan T
 	size  func(T) int // bytes
-	flush func(context.Context, []T)
+	flush func(context.Context, *db.Queries, []T)
 	wg    sync.WaitGroup
 }
 
 const (
-	groupItems  = 500     // a batch's most items,
-	groupBytes  = 4 << 20 // and bytes
-	groupYields = 3       // in vain, before it is written
+	groupItems  = 500                   // a batch's most items,
+	groupBytes  = 4 << 20               // and bytes
+	keptFor     = 50 * time.Millisecond // a connection, without anything to write
+	groupYields = 3                     // in vain, before it is written
 )
 
 // newGroup starts writers that flush until ctx ends. What is in flight then,
 // flush has to answer; what is put in later nobody takes: see put.
-func newGroup[T any](ctx context.Context, writers int, size func(T) int, flush func(context.Context, []T)) *group[T] {
+func newGroup[T any](ctx context.Context, e *Engine, writers int, size func(T) int, flush func(context.Context, *db.Queries, []T)) *group[T] {
 	g := &group[T]{in: make(chan T, groupItems), size: size, flush: flush}
 	for range writers {
-		g.wg.Go(func() { g.write(ctx) })
+		g.wg.Go(func() { g.write(ctx, e) })
 	}
 	return g
 }
@@ -42,16 +46,25 @@ func (g *group[T]) put(ctx context.Context, item T) bool {
 	}
 }
 
-func (g *group[T]) write(ctx context.Context) {
+func (g *group[T]) write(ctx context.Context, e *Engine) {
+	k := &kept{share: e.share}
+	defer k.release()
+	q := db.New(conn{pool: e.pool, kept: k})
+	idle := time.NewTimer(keptFor)
+	defer idle.Stop()
 	for {
 		var batch []T
 		select {
 		case <-ctx.Done():
 			return
+		case <-idle.C:
+			k.release()
+			continue
 		case item := <-g.in:
 			batch = g.more(append(batch, item))
 		}
-		g.flush(ctx, batch)
+		g.flush(ctx, q, batch)
+		idle.Reset(keptFor)
 	}
 }
 

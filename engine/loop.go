@@ -29,12 +29,12 @@ func (l *loop) wake() {
 	}
 }
 
-// Start acts at once.
-func (l *loop) Start(ctx context.Context) {
+// Start acts after a while, or when woken.
+func (l *loop) Start(ctx context.Context, after time.Duration) {
 	ctx, l.stop = context.WithCancel(ctx)
 	go func() {
 		defer close(l.done)
-		timer := time.NewTimer(0)
+		timer := time.NewTimer(after)
 		defer timer.Stop()
 		for {
 			select {

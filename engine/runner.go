@@ -5,52 +5,84 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/pawlworks/pawl/steps"
 )
 
-// runner calls users' code for one executor, in a goroutine beside it: a panic
-// or a runtime.Goexit there ends only the call, and becomes its error. The
-// goroutine is kept from call to call, with the stack that it has grown.
+// runners call users' code, in goroutines beside the executors: a panic or a
+// runtime.Goexit there ends only the call, and becomes its error. The goroutine
+// that has become free last is taken first, with the stack that it has grown.
+type runners struct {
+	mu     sync.Mutex
+	idle   []*runner
+	closed bool
+}
+
 type runner struct {
-	calls   chan func() error // nil: there is no goroutine
+	calls   chan func() error
 	results chan error
 }
 
 // protect returns what fn returns, frozen, or thrown.
-func (r *runner) protect(fn func() error) error { return r.within(context.Background(), fn) }
+func (rs *runners) protect(fn func() error) error { return rs.within(context.Background(), fn) }
 
 // within is protect that does not wait for longer than ctx lasts: the call is
 // left to itself then, and what it says or sets is not to be looked at.
-func (r *runner) within(ctx context.Context, fn func() error) error {
-	if r.calls == nil {
-		r.calls, r.results = make(chan func() error), make(chan error, 1)
-		go serve(r.calls, r.results)
-	}
+func (rs *runners) within(ctx context.Context, fn func() error) error {
+	r := rs.take()
 	r.calls <- fn
 	select {
 	case err := <-r.results:
 		if _, ended := err.(thrown); ended {
-			r.stop()
+			close(r.calls)
+		} else {
+			rs.put(r)
 		}
 		return err
 	case <-ctx.Done():
-		r.stop()
+		close(r.calls)
 		return errLeft
 	}
 }
 
-var errLeft = errors.New("the call has not returned in time, and was left to itself")
-
-// stop ends the goroutine; the next call has a new one.
-func (r *runner) stop() {
-	if r.calls != nil {
-		close(r.calls)
-		r.calls = nil
+func (rs *runners) take() *runner {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if n := len(rs.idle); n > 0 {
+		r := rs.idle[n-1]
+		rs.idle = rs.idle[:n-1]
+		return r
 	}
+	r := &runner{make(chan func() error), make(chan error, 1)}
+	go serve(r.calls, r.results)
+	return r
 }
+
+func (rs *runners) put(r *runner) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if rs.closed {
+		close(r.calls)
+		return
+	}
+	rs.idle = append(rs.idle, r)
+}
+
+// close ends the goroutines that are idle now, and the others when they are.
+func (rs *runners) close() {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	rs.closed = true
+	for _, r := range rs.idle {
+		close(r.calls)
+	}
+	rs.idle = nil
+}
+
+var errLeft = errors.New("the call has not returned in time, and was left to itself")
 
 func serve(calls <-chan func() error, results chan<- error) {
 	for fn := range calls {

@@ -13,8 +13,8 @@ import (
 // is none the worse.
 func TestRunner(t *testing.T) {
 	t.Parallel()
-	r := &runner{}
-	defer r.stop()
+	r := &runners{}
+	defer r.close()
 	hung := make(chan struct{})
 	defer close(hung)
 	ctx, cancel := context.WithCancel(t.Context())

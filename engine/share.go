@@ -16,6 +16,7 @@ import (
 // open around users' code.
 type share struct {
 	txs    chan struct{}
+	keeps  chan struct{}      // connections that writers keep
 	lane   chan *pgxpool.Conn // the one connection, when it is not in use
 	broken chan struct{}      // it has been thrown away
 
@@ -48,7 +49,11 @@ func shareOf(pool *pgxpool.Pool) *share {
 	key := weak.Make(pool)
 	s := shares.of[key]
 	if s == nil {
-		s = &share{txs: make(chan struct{}, max(1, int(pool.Config().MaxConns)-keptFree)), lane: make(chan *pgxpool.Conn, 1), broken: make(chan struct{}, 1), listeners: map[string]*listener{}}
+		txs, keeps := max(1, int(pool.Config().MaxConns)-keptFree), 0
+		if pool.Config().MaxConns >= minPoolKept {
+			txs, keeps = txs-committers, committers
+		}
+		s = &share{txs: make(chan struct{}, txs), keeps: make(chan struct{}, keeps), lane: make(chan *pgxpool.Conn, 1), broken: make(chan struct{}, 1), listeners: map[string]*listener{}}
 		shares.of[key] = s
 		runtime.AddCleanup(pool, func(key weak.Pointer[pgxpool.Pool]) {
 			shares.Lock()

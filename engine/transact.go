@@ -161,7 +161,7 @@ func (borrowed) Rollback(context.Context) error { return errNotYours }
 
 // transact runs a transactional step: its writes, the fence and its completion
 // are one commit.
-func (w *worker) transact(l *lease, g *grant, step *plan.Step, in any, key []byte) (*change, *answer) {
+func (w *worker) transact(l *lease, g *grant, step *plan.Step, in any) (*change, *answer) {
 	var (
 		c      *change
 		a      answer
@@ -171,7 +171,7 @@ func (w *worker) transact(l *lease, g *grant, step *plan.Step, in any, key []byt
 	err := w.inTx(l.ctx, l, func(_ context.Context, tx pgx.Tx) error {
 		l.waiting.Store(false)
 		l.settled.Store(false) // an earlier try's COMMIT was refused
-		out, err := w.call(l, g, step, in, tx, key)
+		out, err := w.call(l, g, step, in, tx)
 		if err != nil {
 			failed = err
 			return err
@@ -198,7 +198,7 @@ func (w *worker) transact(l *lease, g *grant, step *plan.Step, in any, key []byt
 	}, func() (func() error, error) {
 		ctx, cancel := context.WithTimeout(w.hard, backstop)
 		defer cancel()
-		found, err := w.lookUp(ctx, c)
+		found, err := w.lookUp(ctx, w.e.db, c)
 		if err != nil {
 			return nil, errDown
 		}

@@ -40,7 +40,7 @@ func spread(d time.Duration) time.Duration {
 func changeSize(c *change) int { return len(c.output) + len(c.result) + len(c.reason) + 200 }
 
 // commit writes changes and answers each.
-func (w *worker) commit(ctx context.Context, cs []*change) {
+func (w *worker) commit(ctx context.Context, q *db.Queries, cs []*change) {
 	byShard := map[int16][]*change{}
 	for _, c := range cs {
 		byShard[c.shard] = append(byShard[c.shard], c)
@@ -48,18 +48,18 @@ func (w *worker) commit(ctx context.Context, cs []*change) {
 	for shard, cs := range byShard {
 		slices.SortFunc(cs, func(a, b *change) int { return cmp.Compare(a.job, b.job) })
 		fault.Point(fault.BeforeCommit)
-		w.commitShard(ctx, shard, cs, busySoonest)
+		w.commitShard(ctx, q, shard, cs, busySoonest)
 	}
 }
 
-func (w *worker) commitShard(ctx context.Context, shard int16, cs []*change, busyWait time.Duration) {
+func (w *worker) commitShard(ctx context.Context, q *db.Queries, shard int16, cs []*change, busyWait time.Duration) {
 	pause := downSoonest
 	for {
 		sent := moments()
-		rows, err := w.e.db.Transition(ctx, w.params(shard, cs))
+		rows, err := q.Transition(ctx, w.params(shard, cs))
 		if err == nil {
 			fault.Point(fault.AfterCommit)
-			w.answer(ctx, shard, cs, rows, sent, busyWait)
+			w.answer(ctx, q, shard, cs, rows, sent, busyWait)
 			return
 		}
 		switch {
@@ -72,8 +72,8 @@ func (w *worker) commitShard(ctx context.Context, shard int16, cs []*change, bus
 			w.apart(ctx, shard, cs, downLatest, busyWait)
 			return
 		case refused(err), noPartition(err):
-			w.commitShard(ctx, shard, cs[:len(cs)/2], busyWait)
-			w.commitShard(ctx, shard, cs[len(cs)/2:], busyWait)
+			w.commitShard(ctx, q, shard, cs[:len(cs)/2], busyWait)
+			w.commitShard(ctx, q, shard, cs[len(cs)/2:], busyWait)
 			return
 		}
 		for _, c := range cs {
@@ -90,7 +90,7 @@ func (w *worker) commitShard(ctx context.Context, shard int16, cs []*change, bus
 	}
 }
 
-func (w *worker) answer(ctx context.Context, shard int16, cs []*change, rows []db.TransitionRow, sent moment, busyWait time.Duration) {
+func (w *worker) answer(ctx context.Context, q *db.Queries, shard int16, cs []*change, rows []db.TransitionRow, sent moment, busyWait time.Duration) {
 	byJob := map[int64]db.TransitionRow{}
 	for _, r := range rows {
 		byJob[*r.ID] = r
@@ -104,7 +104,7 @@ func (w *worker) answer(ctx context.Context, shard int16, cs []*change, rows []d
 		case ok && *r.Verdict == verdictLost && !c.doubt:
 			c.done <- answer{verdict: verdictLost}
 		case ok && *r.Verdict == verdictLost:
-			if a, err := w.lookUp(ctx, c); err == nil {
+			if a, err := w.lookUp(ctx, q, c); err == nil {
 				c.done <- a
 			} else {
 				again = append(again, c)
@@ -128,7 +128,7 @@ func (w *worker) apart(ctx context.Context, shard int16, cs []*change, wait, bus
 			}
 			return
 		}
-		w.commitShard(ctx, shard, cs, busyWait)
+		w.commitShard(ctx, w.e.db, shard, cs, busyWait)
 	})
 }
 
@@ -148,8 +148,8 @@ func (c *change) doneBy(r db.TransitionRow, sent moment) answer {
 // means success, and if the job stands under this owner with token+1 the worker
 // carries on with the successor; another's row, or none, means lease lost
 // (none and a live lease would have been written by now).
-func (w *worker) lookUp(ctx context.Context, c *change) (answer, error) {
-	h, err := w.e.db.Written(ctx, db.WrittenParams{Shard: c.shard, RunID: c.run, Job: c.job, Token: c.token + 1})
+func (w *worker) lookUp(ctx context.Context, q *db.Queries, c *change) (answer, error) {
+	h, err := q.Written(ctx, db.WrittenParams{Shard: c.shard, RunID: c.run, Job: c.job, Token: c.token + 1})
 	if errors.Is(err, pgx.ErrNoRows) || err == nil && h.Request != c.request {
 		return answer{verdict: verdictLost}, nil
 	}
@@ -157,7 +157,7 @@ func (w *worker) lookUp(ctx context.Context, c *change) (answer, error) {
 		return answer{}, err
 	}
 	sent := moments()
-	j, err := w.e.db.ReadJob(ctx, db.ReadJobParams{Shard: c.shard, ID: c.job})
+	j, err := q.ReadJob(ctx, db.ReadJobParams{Shard: c.shard, ID: c.job})
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return answer{verdict: verdictDone, state: stateGone}, nil

@@ -84,25 +84,25 @@ type read struct {
 }
 
 // readAll answers all that have come, one statement a shard.
-func (w *worker) readAll(ctx context.Context, qs []*reading) {
+func (w *worker) readAll(ctx context.Context, q *db.Queries, qs []*reading) {
 	slices.SortStableFunc(qs, func(a, b *reading) int { return cmp.Compare(a.shard, b.shard) })
 	for len(qs) > 0 {
 		n := 1
 		for n < len(qs) && qs[n].shard == qs[0].shard {
 			n++
 		}
-		w.readShard(ctx, qs[:n])
+		readShard(ctx, q, qs[:n])
 		qs = qs[n:]
 	}
 }
 
-func (w *worker) readShard(ctx context.Context, qs []*reading) {
+func readShard(ctx context.Context, queries *db.Queries, qs []*reading) {
 	p := db.OutputsParams{Shard: qs[0].shard}
 	for _, q := range qs {
 		p.Runs, p.Jobs, p.Tokens = append(p.Runs, q.place.run), append(p.Jobs, q.place.job), append(p.Tokens, q.place.token)
 	}
 	found := map[place]read{}
-	rows, err := w.e.db.Outputs(ctx, p)
+	rows, err := queries.Outputs(ctx, p)
 	for _, r := range rows {
 		found[place{r.RunID, r.Job, r.Token}] = read{encoding: text(r.Encoding), value: r.Output}
 	}

@@ -69,6 +69,7 @@ func (e *Engine) work(ctx context.Context, left *sync.WaitGroup) (lost bool, err
 	w := newWorker(e, hard)
 	end := func() { // the writers last
 		stop()
+		w.code.close()
 		w.commits.wg.Wait()
 		w.begins.wg.Wait()
 		w.reads.wg.Wait()
@@ -92,11 +93,16 @@ func (e *Engine) work(ctx context.Context, left *sync.WaitGroup) (lost bool, err
 	}
 	w.renewedSession(sent)
 
+	// The pulse tells at once which of the others have something to do; were they
+	// all to ask at the same time, as many connections would be opened for it.
 	loops := []*loop{w.keeper, w.pulse, w.recovery, w.reconciler, w.closer, w.maintenance}
-	for _, l := range loops {
-		l.Start(hard)
+	w.pulse.Start(hard, 0)
+	w.keeper.Start(hard, keeperIdle)
+	w.maintenance.Start(hard, 0)
+	for _, l := range []*loop{w.recovery, w.reconciler, w.closer} {
+		l.Start(hard, loopIdle)
 	}
-	w.claimer.Start(hard)
+	w.claimer.Start(hard, 0)
 	letGo := e.share.keepLane(e.pool)
 	unsubscribe := e.subscribe(w.heard)
 	e.log.Debug("pawl: working", "owner", w.owner, "worker", e.config.Name)

@@ -33,6 +33,7 @@ type worker struct {
 	commits *group[*change]
 	begins  *group[*beginning]
 	reads   *group[*reading]
+	code    *runners
 	execs   sync.WaitGroup // executions
 	later   sync.WaitGroup // what the loops have put off
 
@@ -64,7 +65,7 @@ type target struct {
 }
 
 func newWorker(e *Engine, hard context.Context) *worker {
-	w := &worker{e: e, owner: uuid.New(), hard: hard, leases: map[int64]*lease{}, bindings: map[int64]*binding{}, gone: make(chan struct{}), renewals: make(chan struct{}, renewalsMost)}
+	w := &worker{e: e, owner: uuid.New(), hard: hard, leases: map[int64]*lease{}, bindings: map[int64]*binding{}, gone: make(chan struct{}), renewals: make(chan struct{}, renewalsMost), code: &runners{}}
 	w.log = e.log.With("worker", e.config.Name)
 	w.claimer = newLoop(w.claim)
 	w.keeper = newLoop(w.keep)
@@ -73,9 +74,9 @@ func newWorker(e *Engine, hard context.Context) *worker {
 	w.reconciler = newLoop(w.reconcile)
 	w.closer = newLoop(w.closeCancelled)
 	w.maintenance = newLoop(w.maintain)
-	w.commits = newGroup(hard, 2, changeSize, w.commit)
-	w.reads = newGroup(hard, 1, func(*reading) int { return groupBytes / valuesAtOnce }, w.readAll)
-	w.begins = newGroup(hard, 1, func(*beginning) int { return 200 }, w.commitBegins)
+	w.commits = newGroup(hard, e, committers, changeSize, w.commit)
+	w.reads = newGroup(hard, e, 1, func(*reading) int { return groupBytes / valuesAtOnce }, w.readAll)
+	w.begins = newGroup(hard, e, 1, func(*beginning) int { return 200 }, w.commitBegins)
 	return w
 }
 
@@ -289,6 +290,7 @@ func (w *worker) maintain(ctx context.Context) time.Duration {
 }
 
 const (
+	committers      = 2
 	partitionsAhead = 30 // days
 	maintainEvery   = time.Minute
 )

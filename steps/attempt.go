@@ -10,8 +10,8 @@ import (
 // attempt and for its look-up, different for every place of every run. It is empty
 // outside of an attempt; tests of a step's function give one with [WithKey].
 func IdempotencyKey(ctx context.Context) string {
-	if a := plan.FromContext(ctx); a != nil {
-		return a.Key
+	if a := plan.FromContext(ctx); a != nil && a.Key != nil {
+		return a.Key()
 	}
 	return ""
 }
@@ -23,7 +23,7 @@ func WithKey(ctx context.Context, key string) context.Context {
 	if outer := plan.FromContext(ctx); outer != nil {
 		a = *outer
 	}
-	a.Key = key
+	a.Key = func() string { return key }
 	return plan.WithAttempt(ctx, &a)
 }
 

@@ -192,7 +192,7 @@ func TestAttempt(t *testing.T) {
 	}
 	late, has := `"out"`, true
 	attempt := &plan.Attempt{
-		Key:         "real",
+		Key:         func() string { return "real" },
 		Acknowledge: func(context.Context) error { return steps.ErrLeaseLost },
 		Late:        func() ([]byte, bool) { return []byte(late), has },
 	}
@@ -205,7 +205,7 @@ func TestAttempt(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if attempt.Key != "real" {
+	if attempt.Key() != "real" {
 		t.Error("WithKey changed the attempt")
 	}
 	if v, ok := steps.LateResult[string](in); v != "out" || !ok {

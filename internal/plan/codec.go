@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -14,18 +15,26 @@ import (
 // refuses what JSON would store as something else, invalid UTF-8 first of
 // all. Pointer receivers of MarshalJSON are honoured, though v came by value.
 func Encode(v any) ([]byte, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
+	buf := buffers.Get().(*bytes.Buffer)
+	defer func() {
+		if buf.Cap() <= 64<<10 { // a large one is not kept for small values
+			buffers.Put(buf)
+		}
+	}()
+	buf.Reset()
+	enc := json.NewEncoder(buf)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(addressable(v)); err != nil {
 		return nil, fmt.Errorf("encode %T: %w", v, err)
 	}
-	b := bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
+	b := bytes.Clone(bytes.TrimSuffix(buf.Bytes(), []byte("\n")))
 	if err := checkUTF8(v, b); err != nil {
 		return nil, fmt.Errorf("encode %T: %w", v, err)
 	}
 	return b, nil
 }
+
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // addressable returns a pointer to a copy of v. Without it encoding/json
 // passes over methods on pointers: a big.Int field would be stored as {}.
@@ -56,10 +65,47 @@ func decodeAs[T any](b []byte, strict bool) (T, error) {
 	return v, nil
 }
 
+// anys remembers of a type whether a value of it may hold an any, where a
+// number has to become a json.Number.
+var anys sync.Map
+
+func holdsAny(t reflect.Type) bool {
+	if known, ok := anys.Load(t); ok {
+		return known.(bool)
+	}
+	holds := findAny(t, map[reflect.Type]bool{})
+	anys.Store(t, holds)
+	return holds
+}
+
+func findAny(t reflect.Type, seen map[reflect.Type]bool) bool {
+	if seen[t] {
+		return false
+	}
+	seen[t] = true
+	switch t.Kind() {
+	case reflect.Interface:
+		return true
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+		return findAny(t.Elem(), seen)
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if findAny(t.Field(i).Type, seen) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 func decode(b []byte, v any, strict bool) error {
 	if !utf8.Valid(b) {
 		return errors.New("not valid UTF-8")
 	}
+	if !strict && !holdsAny(reflect.TypeOf(v).Elem()) && json.Unmarshal(b, v) == nil {
+		return nil // the short way; an error is told the long way
+	}
+	reflect.ValueOf(v).Elem().SetZero()
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.UseNumber()
 	if strict {

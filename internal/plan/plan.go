@@ -130,7 +130,7 @@ type Cursor interface {
 
 // Attempt is what the context of a step's body carries.
 type Attempt struct {
-	Key         string                      // the effect's idempotency key
+	Key         func() string               // the effect's idempotency key
 	Number      int                         // of the attempt, from 1
 	Acknowledge func(context.Context) error // progress without a cursor
 	Late        func() ([]byte, bool)       // the newest late result kept as evidence; nil outside a question
