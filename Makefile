@@ -18,7 +18,10 @@ race: ## the tests under the race detector
 generate: ## sqlc's code anew
 	go generate ./...
 
+bench: ## Pawl, the floor and the peers, in about two minutes
+	cd bench && go run . -quick
+
 ci: ## what CI runs
 	bash .ci/run
 
-.PHONY: help demo test crash race generate ci
+.PHONY: help demo test crash race generate bench ci

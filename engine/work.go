@@ -115,7 +115,7 @@ func (e *Engine) work(ctx context.Context, left *sync.WaitGroup) (lost bool, err
 	w.draining.Store(true)
 	w.execs.Go(func() { // the drain waits for it, to its limit
 		w.claimer.Stop() // a claim under way is finished
-		if !lost && w.inDoubt.Load() {
+		if !w.sessionLost.Load() && w.inDoubt.Load() {
 			w.handBackLeaked() // if that fails too, the jobs go with the session
 		}
 	})
