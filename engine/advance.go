@@ -101,10 +101,7 @@ func (w *worker) result(ctx context.Context, g *grant, c *change) ([]byte, error
 		b, err = plan.Encode(v)
 		return err
 	})
-	if err == nil {
-		err = w.checkResult(b, nil)
-	}
-	if err != nil {
+	if err := w.checkResult(b, err); err != nil {
 		return nil, err
 	}
 	if slices.Equal(b, c.output) {
@@ -140,6 +137,7 @@ func inTime(fn func() error) error {
 	}
 }
 
+// checkResult tells why a result, or what came of making it, can't be kept.
 func (w *worker) checkResult(b []byte, err error) error {
 	if err != nil {
 		return steps.Permanent("ENCODE", err)

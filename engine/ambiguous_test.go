@@ -278,7 +278,7 @@ func TestCutAndTakenBack(t *testing.T) {
 	})
 	work(t, b.e)
 	r := b.start()
-	fenceUntil(t, "the result is kept as evidence", func() bool {
+	effUntil(t, "the result is kept as evidence", func() bool {
 		var n int
 		err := b.direct.QueryRow(ctx, "SELECT count(*) FROM pawl.evidence WHERE run_id = $1 AND output = '7'", r.ID).Scan(&n)
 		return err == nil && n == 1

@@ -268,7 +268,7 @@ func TestBatchOfKeeper(t *testing.T) {
 		return at
 	}
 	first = read()
-	fenceUntil(t, "all the others are renewed", func() bool {
+	effUntil(t, "all the others are renewed", func() bool {
 		n := 0
 		for id, when := range read() {
 			if when.After(first[id]) {
@@ -278,7 +278,7 @@ func TestBatchOfKeeper(t *testing.T) {
 		return n == batchOf-2
 	})
 	release()
-	fenceUntil(t, "the one that was held is renewed", func() bool {
+	effUntil(t, "the one that was held is renewed", func() bool {
 		return read()[runs[held].ID].After(first[runs[held].ID])
 	})
 	if at := read()[runs[bad].ID]; at.After(first[runs[bad].ID]) {
@@ -322,17 +322,17 @@ func TestBatchOfRecovery(t *testing.T) {
 			return err == nil && done == n
 		}
 	}
-	fenceUntil(t, "the others have gone on", ended(batchOf-2))
+	effUntil(t, "the others have gone on", ended(batchOf-2))
 	release()
-	fenceUntil(t, "the one that was held has gone on", ended(batchOf-1))
-	fenceUntil(t, "the log names the one that can't be taken back", func() bool { return log.says(fmt.Sprint("job=", jobs[bad].ID)) })
+	effUntil(t, "the one that was held has gone on", ended(batchOf-1))
+	effUntil(t, "the log names the one that can't be taken back", func() bool { return log.says(fmt.Sprint("job=", jobs[bad].ID)) })
 	var state string
 	if err := b.pool.QueryRow(context.Background(), "SELECT state FROM pawl.job WHERE run_id = $1", old).Scan(&state); err != nil || state != "running" {
 		t.Errorf("it is %s, %v", state, err)
 	}
 	// When there is a place for it, it goes on too.
 	b.exec("CREATE TABLE pawl.history_2004 PARTITION OF pawl.history FOR VALUES FROM ('00000000-0000-0000-0000-000000000000') TO ('01800000-0000-0000-0000-000000000000')")
-	fenceUntil(t, "the last has gone on", ended(batchOf))
+	effUntil(t, "the last has gone on", ended(batchOf))
 }
 
 // TestBatchOfStatements: the statements themselves answer each item: what is

@@ -39,7 +39,7 @@ func TestCase13(t *testing.T) {
 		t.Fatal(err)
 	}
 	stopDead := work(t, dead)
-	envUntil(t, "all jobs are leased", func() bool { return taken.Load() >= int64(len(runs)) })
+	effUntil(t, "all jobs are leased", func() bool { return taken.Load() >= int64(len(runs)) })
 	network.StallAll()
 
 	pool, proxy := envProxied(t, dsn)
@@ -89,7 +89,7 @@ func TestCase13(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 			r, err = engine.Handle(ctx, e, stranded13, r.ID)
 		}
-		if out := envResult(t, e, r); out != 7 {
+		if out := effSuccess(t, e, r); out != 7 {
 			t.Fatal(out)
 		}
 	}

@@ -64,14 +64,14 @@ func TestCase16(t *testing.T) {
 			}
 		})
 		work(t, envEngine(t, pool, engine.Config{Workflows: []steps.Definition{define()}}))
-		envUntil(t, "steps run", func() bool { return calls.Load() > int64(p*each) && sweeping.Load() > int64(p) })
+		effUntil(t, "steps run", func() bool { return calls.Load() > int64(p*each) && sweeping.Load() > int64(p) })
 	}
 	starts.Wait()
-	envUntil(t, "all steps run", func() bool { return calls.Load() >= processes*each })
+	effUntil(t, "all steps run", func() bool { return calls.Load() >= processes*each })
 	close(swept)
 	for _, r := range runs {
-		envResult(t, starter, r)
-		for _, h := range envInfo(t, starter, r.ID).History {
+		effSuccess(t, starter, r)
+		for _, h := range effGet(t, starter, r.ID).History {
 			if h.Event != "completed" || h.Attempt != 1 {
 				t.Errorf("run %s: %+v", r.ID, h)
 			}

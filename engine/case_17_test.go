@@ -58,7 +58,7 @@ func TestCase17(t *testing.T) {
 				}
 				return pgproxy.Pass
 			})
-			run := envStart(t, loser, duel, 0)
+			run := effStart(t, loser, duel, 0)
 			stop := work(t, loser)
 			select {
 			case <-stalled:
@@ -68,27 +68,27 @@ func TestCase17(t *testing.T) {
 
 			winner := envEngine(t, envPool(t, dsn), engine.Config{Workflows: []steps.Definition{define(10, &winnerOne, &winnerTwo, gate)}})
 			work(t, winner)
-			envUntil(t, "the winner reaches the second step", func() bool { return winnerTwo.Load() == 1 })
+			effUntil(t, "the winner reaches the second step", func() bool { return winnerTwo.Load() == 1 })
 			mine, err := engine.Handle(context.Background(), winner, duel, run.ID)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if finished {
-				envResult(t, winner, mine)
+				effSuccess(t, winner, mine)
 			}
 			proxy.Release() // the loser's write arrives only now
-			envUntil(t, "the loser lives on, under another owner", func() bool { return log.said("pawl: working") > 1 })
+			effUntil(t, "the loser lives on, under another owner", func() bool { return log.said("pawl: working") > 1 })
 			stop() // waits for all that it has under way
 			if !finished {
 				close(gate)
 			}
-			if out := envResult(t, winner, mine); out != 10 {
+			if out := effSuccess(t, winner, mine); out != 10 {
 				t.Errorf("the result is %d: not the winner's", out)
 			}
 			if loserOne.Load() != 1 || loserTwo.Load() != 0 || winnerOne.Load() != 1 || winnerTwo.Load() != 1 {
 				t.Errorf("calls: loser %d and %d, winner %d and %d", loserOne.Load(), loserTwo.Load(), winnerOne.Load(), winnerTwo.Load())
 			}
-			info := envInfo(t, winner, run.ID)
+			info := effGet(t, winner, run.ID)
 			if len(info.History) != 3 || info.History[0].Event != "lapsed" || info.History[1].Owner != info.History[2].Owner ||
 				info.History[0].Owner == info.History[1].Owner {
 				t.Errorf("history: %+v", info.History)

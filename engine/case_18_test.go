@@ -41,7 +41,7 @@ func TestCase18(t *testing.T) {
 	})
 	work(t, e)
 	for _, r := range runs {
-		if out := envResult(t, e, r); out != 4 {
+		if out := effSuccess(t, e, r); out != 4 {
 			t.Errorf("got %d", out)
 		}
 	}
@@ -58,7 +58,7 @@ func TestCase18(t *testing.T) {
 		}
 	}
 	// What was handed back after a claim in doubt costs no attempt.
-	if n := envSQL[int](t, envPool(t, dsn), "SELECT count(*) FROM pawl.history WHERE event = 'completed' AND attempt <> 1 OR event NOT IN ('completed', 'handed_back')"); n > 0 {
+	if n := effScan[int](t, envPool(t, dsn), "SELECT count(*) FROM pawl.history WHERE event = 'completed' AND attempt <> 1 OR event NOT IN ('completed', 'handed_back')"); n > 0 {
 		t.Errorf("%d transitions that should not be there", n)
 	}
 }

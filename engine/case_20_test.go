@@ -29,7 +29,7 @@ func TestCase20(t *testing.T) {
 			lost, network := envProxied(t, dsn)
 			dead := envEngine(t, lost, engine.Config{Name: name, Session: 4 * time.Second, Logger: (&envLog{}).logger(), Workflows: []steps.Definition{
 				orphan.Of(steps.New("step", func(ctx context.Context, n int) (int, error) { started <- struct{}{}; <-ctx.Done(); return -1, nil }))}})
-			runs := []engine.Run[int]{envStart(t, dead, orphan, 1), envStart(t, dead, orphan, 2), envStart(t, dead, orphan, 3)}
+			runs := []engine.Run[int]{effStart(t, dead, orphan, 1), effStart(t, dead, orphan, 2), effStart(t, dead, orphan, 3)}
 			stop := work(t, dead)
 			for range runs {
 				select {
@@ -43,8 +43,8 @@ func TestCase20(t *testing.T) {
 			e := envEngine(t, pool, engine.Config{Name: name, Workflows: []steps.Definition{
 				orphan.Of(steps.New("step", func(_ context.Context, n int) (int, error) { calls.Add(1); return n * 10, nil }))}})
 			work(t, e)
-			own := envStart(t, e, orphan, 4)
-			if out := envResult(t, e, own); out != 40 {
+			own := effStart(t, e, orphan, 4)
+			if out := effSuccess(t, e, own); out != 40 {
 				t.Error(out)
 			}
 			for i, r := range runs {
@@ -52,21 +52,21 @@ func TestCase20(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if out := envResult(t, e, r); out != 10*(i+1) {
+				if out := effSuccess(t, e, r); out != 10*(i+1) {
 					t.Error(out)
 				}
 			}
 			if calls.Load() != 4 {
 				t.Errorf("%d calls", calls.Load())
 			}
-			if n := envSQL[int](t, pool, "SELECT count(*) FROM pawl.session WHERE name = $1", name); n != 2 {
+			if n := effScan[int](t, pool, "SELECT count(*) FROM pawl.session WHERE name = $1", name); n != 2 {
 				t.Errorf("%d sessions of that name", n)
 			}
-			if n := envSQL[int](t, pool, `SELECT count(*) FROM pawl.history h JOIN pawl.session s ON s.id = h.owner
+			if n := effScan[int](t, pool, `SELECT count(*) FROM pawl.history h JOIN pawl.session s ON s.id = h.owner
 				WHERE h.event = 'lapsed' AND h.writer = 'recovery' AND s.closed_at >= s.expires_at AND h.ended_at >= s.closed_at`); n != 3 {
 				t.Errorf("%d of 3 jobs were taken back after the session had lapsed", n)
 			}
-			if n := envSQL[int](t, pool, "SELECT count(*) FROM pawl.history"); n != 7 {
+			if n := effScan[int](t, pool, "SELECT count(*) FROM pawl.history"); n != 7 {
 				t.Errorf("%d transitions", n)
 			}
 			network.Release()

@@ -52,11 +52,11 @@ func TestCase21(t *testing.T) {
 				some = envEngine(t, envPool(t, dsn), engine.Config{Session: 10 * time.Second, Workflows: []steps.Definition{lengthy.Of(step)}})
 				work(t, some)
 			}
-			r := envStart(t, some, lengthy, 0)
-			if out := envResult(t, some, r); out < 2 {
+			r := effStart(t, some, lengthy, 0)
+			if out := effSuccess(t, some, r); out < 2 {
 				t.Errorf("it worked %d times", out)
 			}
-			info := envInfo(t, some, r.ID)
+			info := effGet(t, some, r.ID)
 			if len(info.History) != 1 || info.History[0].Attempt != 1 || info.History[0].EndedAt.Sub(info.History[0].GrantedAt) < runtime {
 				t.Errorf("history: %+v", info.History)
 			}

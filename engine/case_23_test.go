@@ -58,10 +58,10 @@ func TestCase23(t *testing.T) {
 					told <- ending{context.Cause(ctx), time.Now()}
 					return -1, nil // too late to count
 				}, steps.Lease(6*time.Second), steps.Heartbeat(200*time.Millisecond)))}})
-			run := envStart(t, e, beating, 0)
+			run := effStart(t, e, beating, 0)
 			work(t, e)
-			envUntil(t, "the step runs", func() bool {
-				return envInfo(t, e, run.ID).State == engine.Running && len(envInfo(t, e, run.ID).Jobs) == 1 && envInfo(t, e, run.ID).Jobs[0].Attempt == 1
+			effUntil(t, "the step runs", func() bool {
+				return effGet(t, e, run.ID).State == engine.Running && len(effGet(t, e, run.ID).Jobs) == 1 && effGet(t, e, run.ID).Jobs[0].Attempt == 1
 			})
 			proxy.OnExecute(func(sql string) pgproxy.Action {
 				if envStatement(sql, c.drop) {
@@ -84,13 +84,13 @@ func TestCase23(t *testing.T) {
 			healed.Store(true)
 			proxy.OnExecute(nil)
 			proxy.Release()
-			if out := envResult(t, e, run); out != 1 {
+			if out := effSuccess(t, e, run); out != 1 {
 				t.Errorf("got %d", out)
 			}
-			if out := envResult(t, e, envStart(t, e, beating, 5)); out != 6 {
+			if out := effSuccess(t, e, effStart(t, e, beating, 5)); out != 6 {
 				t.Errorf("got %d", out)
 			}
-			info := envInfo(t, e, run.ID)
+			info := effGet(t, e, run.ID)
 			n := len(info.History)
 			if n < 2 || info.History[0].Event != "lapsed" || info.History[n-1].Event != "completed" {
 				t.Errorf("history: %+v", info.History)
@@ -120,27 +120,27 @@ func TestCase23Idle(t *testing.T) {
 	e := envEngine(t, pool, engine.Config{Session: 2 * time.Second, Logger: (&envLog{}).logger(), Workflows: []steps.Definition{
 		beating.Of(steps.New("step", func(_ context.Context, n int) (int, error) { calls.Add(1); return n + 1, nil }))}})
 	work(t, e)
-	envResult(t, e, envStart(t, e, beating, 1))
+	effSuccess(t, e, effStart(t, e, beating, 1))
 	proxy.OnExecute(func(sql string) pgproxy.Action {
 		if envStatement(sql, "Pulse") {
 			return pgproxy.CutBefore
 		}
 		return pgproxy.Pass
 	})
-	envUntil(t, "the session lapses", func() bool {
-		return envSQL[bool](t, direct, "SELECT max(expires_at) < clock_timestamp() FROM pawl.session")
+	effUntil(t, "the session lapses", func() bool {
+		return effScan[bool](t, direct, "SELECT max(expires_at) < clock_timestamp() FROM pawl.session")
 	})
-	run := envStart(t, e, beating, 2)
+	run := effStart(t, e, beating, 2)
 	was := proxy.Fired(pgproxy.CutBefore)
-	envUntil(t, "the claimer had its chance", func() bool { return proxy.Fired(pgproxy.CutBefore) > was+5 })
+	effUntil(t, "the claimer had its chance", func() bool { return proxy.Fired(pgproxy.CutBefore) > was+5 })
 	if calls.Load() != 1 {
 		t.Error("the step ran under a session that had lapsed")
 	}
 	proxy.OnExecute(nil)
-	if out := envResult(t, e, run); out != 3 {
+	if out := effSuccess(t, e, run); out != 3 {
 		t.Errorf("got %d", out)
 	}
-	if info := envInfo(t, e, run.ID); len(info.History) != 1 || info.History[0].Attempt != 1 {
+	if info := effGet(t, e, run.ID); len(info.History) != 1 || info.History[0].Attempt != 1 {
 		t.Errorf("history: %+v", info.History)
 	}
 }

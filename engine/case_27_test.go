@@ -74,15 +74,15 @@ func TestCase27(t *testing.T) {
 		return
 	}
 	for i, e := range engines {
-		if out := envResult(t, e, envStart(t, e, chain, i)); out != i+3 {
+		if out := effSuccess(t, e, effStart(t, e, chain, i)); out != i+3 {
 			t.Error(out)
 		}
 	}
 	pool := envPool(t, dsn)
-	if n := envSQL[int](t, pool, "SELECT count(*) FROM pawl.definition"); n != 1 {
+	if n := effScan[int](t, pool, "SELECT count(*) FROM pawl.definition"); n != 1 {
 		t.Errorf("%d definitions of one graph", n)
 	}
-	if n := envSQL[int](t, pool, "SELECT count(*) FROM pawl.meta"); n != 1 {
+	if n := effScan[int](t, pool, "SELECT count(*) FROM pawl.meta"); n != 1 {
 		t.Errorf("%d rows in meta", n)
 	}
 	if broken, err := engines[0].Doctor(t.Context()); err != nil || len(broken) > 0 {

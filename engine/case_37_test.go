@@ -63,11 +63,11 @@ func TestCase37(t *testing.T) {
 	tx, rolledBack := begin(pgx.ReadCommitted), begin(pgx.ReadCommitted)
 	begin(pgx.RepeatableRead)
 	work(t, e)
-	before := envStart(t, e, patient, "before", engine.Key("before"))
-	envResult(t, e, before)
+	before := effStart(t, e, patient, "before", engine.Key("before"))
+	effSuccess(t, e, before)
 	time.Sleep(2 * time.Second) // the age itself: by statement times alone it must show
 
-	asked := envSQL[time.Time](t, pool, "SELECT clock_timestamp()")
+	asked := effScan[time.Time](t, pool, "SELECT clock_timestamp()")
 	run, err := engine.StartTx(ctx, e, tx, patient, "late", engine.Key("late"))
 	if err != nil || run.Existed {
 		t.Fatal(run, err)
@@ -90,11 +90,11 @@ func TestCase37(t *testing.T) {
 	}
 	everybodySees(t, e, run.ID, "late")
 	nobodySees(t, e, gone.ID, "gone")
-	if out := envResult(t, e, run); out != "late" {
+	if out := effSuccess(t, e, run); out != "late" {
 		t.Error(out)
 	}
 	// It was started when StartTx was called, not when its transaction began.
-	if info := envInfo(t, e, run.ID); info.CreatedAt.Before(asked) {
+	if info := effGet(t, e, run.ID); info.CreatedAt.Before(asked) {
 		t.Errorf("created %v, asked for after %v", info.CreatedAt, asked)
 	}
 
@@ -116,13 +116,13 @@ func TestCase37(t *testing.T) {
 		if s.input == "later" {
 			opts = append(opts, engine.After(time.Hour))
 		}
-		r := envStart(t, e, patient, s.input, opts...)
-		envUntil(t, string(s.state), func() bool { return envInfo(t, e, r.ID).State == s.state })
+		r := effStart(t, e, patient, s.input, opts...)
+		effUntil(t, string(s.state), func() bool { return effGet(t, e, r.ID).State == s.state })
 		everybodySees(t, e, r.ID, s.input)
 		if err := s.act(r.ID); err != nil {
 			t.Errorf("%s: %v", s.input, err)
 		}
-		envUntil(t, string(s.after), func() bool { return envInfo(t, e, r.ID).State == s.after })
+		effUntil(t, string(s.after), func() bool { return effGet(t, e, r.ID).State == s.after })
 		everybodySees(t, e, r.ID, s.input)
 	}
 }
@@ -168,7 +168,7 @@ func everybodySees(t *testing.T, e *engine.Engine, id, key string) {
 	}
 	// A worker may move it between two questions: then they are asked again.
 	said := ""
-	envUntil(t, "Get and List agree", func() bool {
+	effUntil(t, "Get and List agree", func() bool {
 		info, err := e.Get(ctx, id)
 		if err != nil {
 			t.Fatal(err)

@@ -34,7 +34,7 @@ func strandedOf(t *testing.T, e *engine.Engine) map[string]bool {
 	ids := map[string]bool{}
 	for _, r := range list {
 		ids[r.ID] = true
-		if info := envInfo(t, e, r.ID); len(info.Jobs) != 1 || !info.Jobs[0].Stranded || info.State != engine.Running {
+		if info := effGet(t, e, r.ID); len(info.Jobs) != 1 || !info.Jobs[0].Stranded || info.State != engine.Running {
 			t.Errorf("listed as stranded, and Get says %+v", info)
 		}
 	}
@@ -57,8 +57,8 @@ func TestCase40(t *testing.T) {
 	e := envEngine(t, envPool(t, dsn), engine.Config{Workflows: []steps.Definition{old(), known()}})
 	var others, mixed []engine.Run[int]
 	for i := range 10 {
-		others = append(others, envStart(t, e, foreign, 100*i))
-		mixed = append(mixed, envStart(t, e, familiar, i))
+		others = append(others, effStart(t, e, foreign, 100*i))
+		mixed = append(mixed, effStart(t, e, familiar, i))
 	}
 	// One worker has other steps under the same name, one has never heard of it.
 	changed := envEngine(t, envPool(t, dsn), engine.Config{Workflows: []steps.Definition{known(),
@@ -66,11 +66,11 @@ func TestCase40(t *testing.T) {
 	stranger := envEngine(t, envPool(t, dsn), engine.Config{Workflows: []steps.Definition{known()}})
 	stop := []func(){work(t, changed), work(t, stranger)}
 	for i, r := range mixed {
-		if out := envResult(t, e, r); out != i+2 {
+		if out := effSuccess(t, e, r); out != i+2 {
 			t.Error(out)
 		}
 	}
-	if fresh := envResult(t, e, envStart(t, e, foreign, 0)); fresh != 2 { // the graph that was made last
+	if fresh := effSuccess(t, e, effStart(t, e, foreign, 0)); fresh != 2 { // the graph that was made last
 		t.Error(fresh)
 	}
 	ids := strandedOf(t, e)
@@ -78,7 +78,7 @@ func TestCase40(t *testing.T) {
 		if !ids[r.ID] {
 			t.Errorf("run %s is not shown as stranded", r.ID)
 		}
-		if info := envInfo(t, e, r.ID); len(info.History) != 0 || info.Jobs[0].Attempt != 0 || info.Jobs[0].Token != 0 {
+		if info := effGet(t, e, r.ID); len(info.History) != 0 || info.Jobs[0].Attempt != 0 || info.Jobs[0].Token != 0 {
 			t.Errorf("touched: %+v", info)
 		}
 	}
@@ -90,7 +90,7 @@ func TestCase40(t *testing.T) {
 	}
 	work(t, envEngine(t, envPool(t, dsn), engine.Config{Workflows: []steps.Definition{old()}}))
 	for i, r := range others {
-		if out := envResult(t, e, r); out != 100*i+11 {
+		if out := effSuccess(t, e, r); out != 100*i+11 {
 			t.Error(out)
 		}
 	}
@@ -113,15 +113,15 @@ func TestCase40HalfKnown(t *testing.T) {
 	})
 	e := envEngine(t, envPool(t, dsn), engine.Config{Workflows: []steps.Definition{twoSteps(foreign, steps.New("a", plus(1)), waits)}})
 	stop := work(t, e)
-	at := envStart(t, e, foreign, 1)
-	envUntil(t, "the run is at the second step", func() bool { return envInfo(t, e, at.ID).Step == "b" })
+	at := effStart(t, e, foreign, 1)
+	effUntil(t, "the run is at the second step", func() bool { return effGet(t, e, at.ID).Step == "b" })
 	stop()
-	behind := envStart(t, e, foreign, 2)
+	behind := effStart(t, e, foreign, 2)
 
 	half := envEngine(t, envPool(t, dsn), engine.Config{Workflows: []steps.Definition{
 		foreign.Of(steps.New("b", plus(1000)))}}) // of the run's input, in its graph
 	stop = work(t, half)
-	if out := envResult(t, e, at); out != 1001 {
+	if out := effSuccess(t, e, at); out != 1001 {
 		t.Errorf("got %d", out)
 	}
 	if ids := strandedOf(t, e); len(ids) != 1 || !ids[behind.ID] {
@@ -130,7 +130,7 @@ func TestCase40HalfKnown(t *testing.T) {
 	stop()
 	open.Store(true)
 	work(t, e)
-	if out := envResult(t, e, behind); out != 13 {
+	if out := effSuccess(t, e, behind); out != 13 {
 		t.Errorf("got %d", out)
 	}
 }
@@ -143,9 +143,9 @@ func TestCase40InTheBatch(t *testing.T) {
 	pool := pgtest.Pool(t)
 	both := engine.Config{Workflows: []steps.Definition{foreign.Of(steps.New("step", plus(10))), familiar.Of(steps.New("step", plus(1)))}}
 	e := envEngine(t, pool, both)
-	odd := envStart(t, e, foreign, 1)
-	right := envSQL[int](t, pool, "SELECT route FROM pawl.job")
-	envExec(t, pool, `UPDATE pawl.job SET route = (SELECT r.id FROM pawl.route r JOIN pawl.definition d ON d.id = r.definition
+	odd := effStart(t, e, foreign, 1)
+	right := effScan[int](t, pool, "SELECT route FROM pawl.job")
+	effExec(t, pool, `UPDATE pawl.job SET route = (SELECT r.id FROM pawl.route r JOIN pawl.definition d ON d.id = r.definition
 		WHERE d.workflow = 'familiar' AND r.priority = 1)`)
 	runs, err := engine.StartMany(t.Context(), e, familiar, make([]int, 50))
 	if err != nil {
@@ -154,16 +154,16 @@ func TestCase40InTheBatch(t *testing.T) {
 	log := &envLog{}
 	stop := work(t, envEngine(t, pool, engine.Config{Logger: log.logger(), Workflows: []steps.Definition{familiar.Of(steps.New("step", plus(1)))}}))
 	for _, r := range runs {
-		if out := envResult(t, e, r); out != 1 {
+		if out := effSuccess(t, e, r); out != 1 {
 			t.Error(out)
 		}
 	}
-	envUntil(t, "the odd one is handed back", func() bool { return len(envInfo(t, e, odd.ID).History) > 0 })
+	effUntil(t, "the odd one is handed back", func() bool { return len(effGet(t, e, odd.ID).History) > 0 })
 	if log.said("a claimed job is not understood here") == 0 {
 		t.Error("nobody was told")
 	}
 	stop()
-	info := envInfo(t, e, odd.ID)
+	info := effGet(t, e, odd.ID)
 	for _, h := range info.History {
 		if h.Event != "handed_back" || h.To != "pending" {
 			t.Errorf("%+v", h)
@@ -172,9 +172,9 @@ func TestCase40InTheBatch(t *testing.T) {
 	if len(info.Jobs) != 1 || info.Jobs[0].Attempt != 0 {
 		t.Errorf("%+v", info.Jobs)
 	}
-	envExec(t, pool, "UPDATE pawl.job SET route = $1", right)
+	effExec(t, pool, "UPDATE pawl.job SET route = $1", right)
 	work(t, envEngine(t, pool, both))
-	if out := envResult(t, e, odd); out != 11 {
+	if out := effSuccess(t, e, odd); out != 11 {
 		t.Errorf("got %d", out)
 	}
 }

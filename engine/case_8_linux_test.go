@@ -51,7 +51,7 @@ func TestCase8(t *testing.T) {
 				})}})
 			work(t, e)
 			for i := range 10 { // it works, and the pool has connections
-				if out := envResult(t, e, envStart(t, e, halted, i)); out != i+2 {
+				if out := effSuccess(t, e, effStart(t, e, halted, i)); out != i+2 {
 					t.Fatal(out)
 				}
 			}
@@ -83,12 +83,12 @@ func TestCase8(t *testing.T) {
 			time.Sleep(c.stop) // the fault itself: how long the server stands still
 			signalServer(t, server, syscall.SIGCONT)
 			for r := range runs {
-				if out := envResult(t, e, r); out != 102 {
+				if out := effSuccess(t, e, r); out != 102 {
 					t.Error(out)
 				}
 			}
 			for i := range 20 {
-				if out := envResult(t, e, envStart(t, e, halted, i)); out != i+2 {
+				if out := effSuccess(t, e, effStart(t, e, halted, i)); out != i+2 {
 					t.Error(out)
 				}
 			}

@@ -105,7 +105,7 @@ func (b *fenceBed) recoverHeld(pid chan<- uint32) ([]db.RecoverRow, error) {
 // waits returns when the server process waits for the lock.
 func (b *fenceBed) waits(pid uint32) {
 	b.t.Helper()
-	fenceUntil(b.t, "recovery is held up", func() bool {
+	effUntil(b.t, "recovery is held up", func() bool {
 		var held bool
 		err := b.pool.QueryRow(context.Background(), "SELECT EXISTS (SELECT FROM pg_locks WHERE pid = $1 AND locktype = 'advisory' AND NOT granted)", int32(pid)).Scan(&held)
 		return err == nil && held
@@ -224,7 +224,7 @@ func oldAttempt(t *testing.T, late, final error, want engine.State) {
 	second := build(10, 3*time.Second, func() error { runs.Add(1); return final })
 	b.exec("UPDATE pawl.job SET expires_at = clock_timestamp()")
 	stopSecond := work(t, second)
-	fenceUntil(t, "attempt 2 has settled it", func() bool {
+	effUntil(t, "attempt 2 has settled it", func() bool {
 		info, err := second.Get(ctx, r.ID)
 		return err == nil && info.State == want && runs.Load() == 1
 	})

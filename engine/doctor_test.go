@@ -57,7 +57,7 @@ func doctorWard(t *testing.T) (*pgxpool.Pool, *engine.Engine, pgx.NamedArgs) {
 	if _, err := runs[1].Wait(ctx); !errors.As(err, &failed) {
 		t.Fatal(err)
 	}
-	fenceUntil(t, "the third run snoozes", func() bool {
+	effUntil(t, "the third run snoozes", func() bool {
 		info, err := e.Get(ctx, runs[2].ID)
 		return err == nil && len(info.History) == 2
 	})

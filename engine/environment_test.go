@@ -82,7 +82,7 @@ func TestEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	setup := envPool(t, plain)
-	envExec(t, setup, "CREATE TABLE public.mine (what text)")
+	effExec(t, setup, "CREATE TABLE public.mine (what text)")
 	want := envTour(t, envPool(t, plain), "public.mine")
 	if len(want) < 10 {
 		t.Fatalf("only %q happened", want)
@@ -107,18 +107,18 @@ func TestEnvironment(t *testing.T) {
 			dsn := envBlankDatabase(t)
 			admin := envPool(t, dsn)
 			if c.before != "" {
-				envExec(t, admin, c.before)
+				effExec(t, admin, c.before)
 			}
-			envExec(t, admin, "CREATE TABLE public.mine (what text)")
+			effExec(t, admin, "CREATE TABLE public.mine (what text)")
 			for k, v := range c.database {
 				if k != "search_path" {
 					v = "'" + v + "'"
 				}
-				envExec(t, admin, fmt.Sprintf("ALTER DATABASE %s SET %s = %s", pgx.Identifier{admin.Config().ConnConfig.Database}.Sanitize(), k, v))
+				effExec(t, admin, fmt.Sprintf("ALTER DATABASE %s SET %s = %s", pgx.Identifier{admin.Config().ConnConfig.Database}.Sanitize(), k, v))
 			}
 			pool := envPool(t, dsn, func(p *pgxpool.Config) { maps.Copy(p.ConnConfig.RuntimeParams, c.params) })
 			for k, v := range c.database {
-				if got := envSQL[string](t, pool, "SELECT pg_catalog.current_setting($1)", k); got != v {
+				if got := effScan[string](t, pool, "SELECT pg_catalog.current_setting($1)", k); got != v {
 					t.Fatalf("%s is %q, not %q", k, got, v)
 				}
 			}
@@ -128,7 +128,7 @@ func TestEnvironment(t *testing.T) {
 			if got := envTour(t, pool, "public.mine"); !slices.Equal(got, want) {
 				t.Errorf("happened:\n%q\nwant\n%q", got, want)
 			}
-			if n := envSQL[int](t, admin, "SELECT count(*) FROM public.mine"); n != 4 {
+			if n := effScan[int](t, admin, "SELECT count(*) FROM public.mine"); n != 4 {
 				t.Errorf("%d rows of the user's", n)
 			}
 			startAtOnce(t, pool)
@@ -191,19 +191,19 @@ func TestTwoEnginesAreTwoOwners(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop := [2]func(){work(t, engines[0]), work(t, engines[1])}
-	envUntil(t, "both have their slots full", func() bool { return calls[0].Load() == 5 && calls[1].Load() == 5 })
-	if n := envSQL[int](t, pool, "SELECT count(DISTINCT owner) FROM pawl.job WHERE state = 'running'"); n != 2 {
+	effUntil(t, "both have their slots full", func() bool { return calls[0].Load() == 5 && calls[1].Load() == 5 })
+	if n := effScan[int](t, pool, "SELECT count(DISTINCT owner) FROM pawl.job WHERE state = 'running'"); n != 2 {
 		t.Errorf("%d owners", n)
 	}
 	close(gate)
 	for _, r := range runs {
-		envResult(t, engines[1], r)
+		effSuccess(t, engines[1], r)
 	}
 	stop[0]()
-	if out := envResult(t, engines[0], envStart(t, engines[0], awaited, 3)); out != 3 || calls[1].Load() < 6 {
+	if out := effSuccess(t, engines[0], effStart(t, engines[0], awaited, 3)); out != 3 || calls[1].Load() < 6 {
 		t.Errorf("got %d; the other engine had %d calls", out, calls[1].Load())
 	}
-	if n := envSQL[int](t, pool, "SELECT count(*) FROM pawl.session WHERE name = 'same' AND closed_at IS NULL"); n != 1 {
+	if n := effScan[int](t, pool, "SELECT count(*) FROM pawl.session WHERE name = 'same' AND closed_at IS NULL"); n != 1 {
 		t.Errorf("%d open sessions", n)
 	}
 }

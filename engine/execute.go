@@ -223,7 +223,8 @@ type output struct {
 
 // byClassifier asks the step's own classifier about an error that has no class yet.
 func byClassifier(step *plan.Step, err error) error {
-	if step.Classify == nil || steps.Classify(err).Marked() {
+	var t thrown // in a transaction within: what was thrown is no word on anything
+	if step.Classify == nil || errors.As(err, &t) || steps.Classify(err).Marked() {
 		return err
 	}
 	if said := freeze(step.Classify(err)); said != nil && steps.Classify(said).Marked() {

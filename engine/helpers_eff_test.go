@@ -26,13 +26,16 @@ var effPerson = engine.By{Actor: "ada", Reason: "asked the provider"}
 
 // effPool is a pool of its own on a database: an engine's listener keeps one of
 // its connections.
-func effPool(t testing.TB, url string) *pgxpool.Pool {
+func effPool(t testing.TB, url string) *pgxpool.Pool { return poolOf(t, url, 8) }
+
+// poolOf is one of so many connections.
+func poolOf(t testing.TB, url string, conns int32) *pgxpool.Pool {
 	t.Helper()
 	c, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.MaxConns = 8
+	c.MaxConns = conns
 	pool, err := pgxpool.NewWithConfig(context.Background(), c)
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,6 @@ import (
 
 	"github.com/pawlworks/pawl/engine"
 	"github.com/pawlworks/pawl/internal/pgproxy"
-	"github.com/pawlworks/pawl/steps"
 )
 
 // envPatience is for conditions that take milliseconds on a machine at rest.
@@ -58,16 +57,6 @@ func (l *envLog) last(n int) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.Join(l.lines[max(0, len(l.lines)-n):], "\n")
-}
-
-// envUntil waits for a condition.
-func envUntil(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(envPatience); !holds(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
 }
 
 // envPool is a pool on a database, set up by the test.
@@ -116,51 +105,4 @@ func envEngine(t testing.TB, pool *pgxpool.Pool, c engine.Config) *engine.Engine
 		t.Fatal(err)
 	}
 	return e
-}
-
-func envStart[I, O any](t testing.TB, e *engine.Engine, w steps.Workflow[I, O], in I, opts ...engine.StartOption) engine.Run[O] {
-	t.Helper()
-	r, err := engine.Start(context.Background(), e, w, in, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
-}
-
-// envResult waits for a run; e is who tells about it if it does not end.
-func envResult[O any](t testing.TB, e *engine.Engine, r engine.Run[O]) O {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), envPatience)
-	defer cancel()
-	out, err := r.Wait(ctx)
-	if err != nil {
-		info, e2 := e.Get(context.Background(), r.ID)
-		t.Fatalf("%v\n%+v %v", err, info, e2)
-	}
-	return out
-}
-
-func envInfo(t testing.TB, e *engine.Engine, id string) engine.RunInfo {
-	t.Helper()
-	info, err := e.Get(context.Background(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return info
-}
-
-// envSQL runs statements and, if there is a row, returns its one value.
-func envSQL[T any](t testing.TB, pool *pgxpool.Pool, sql string, args ...any) (v T) {
-	t.Helper()
-	if err := pool.QueryRow(context.Background(), sql, args...).Scan(&v); err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
-	return v
-}
-
-func envExec(t testing.TB, pool *pgxpool.Pool, sql string, args ...any) {
-	t.Helper()
-	if _, err := pool.Exec(context.Background(), sql, args...); err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
 }

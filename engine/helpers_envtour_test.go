@@ -86,11 +86,11 @@ func envTour(t *testing.T, pool *pgxpool.Pool, table string) (happened []string)
 	defer cancel()
 	e := envEngine(t, pool, engine.Config{Workflows: tourWorkflows(table)})
 	stop := work(t, e)
-	run := envStart(t, e, tourist, tourText, engine.Key(tourText), engine.Tags(tourText, "a,b{}"), engine.WithPriority(engine.High))
+	run := effStart(t, e, tourist, tourText, engine.Key(tourText), engine.Tags(tourText, "a,b{}"), engine.WithPriority(engine.High))
 	state := func(s engine.State) {
 		t.Helper()
-		envUntil(t, string(s), func() bool {
-			info := envInfo(t, e, run.ID)
+		effUntil(t, string(s), func() bool {
+			info := effGet(t, e, run.ID)
 			if info.State == engine.Failed && s != engine.Failed {
 				t.Fatalf("%+v", info)
 			}
@@ -111,10 +111,10 @@ func envTour(t *testing.T, pool *pgxpool.Pool, table string) (happened []string)
 		t.Errorf("failed with %v", err)
 	}
 	must(e.Replay(ctx, run.ID, tourBy, engine.WithInput(tourText+"!")))
-	if out := envResult(t, e, run); out != tourText+"!" {
+	if out := effSuccess(t, e, run); out != tourText+"!" {
 		t.Errorf("got %q", out)
 	}
-	info := envInfo(t, e, run.ID)
+	info := effGet(t, e, run.ID)
 	for _, h := range info.History {
 		happened = append(happened, fmt.Sprintf("%s %s %s>%s %s %s %q", h.Step, h.Event, h.From, h.To, h.Writer, h.Code, h.Actor))
 	}
@@ -130,18 +130,18 @@ func envTour(t *testing.T, pool *pgxpool.Pool, table string) (happened []string)
 	var byHand string
 	must(tx.QueryRow(ctx, "SELECT pawl.start('sights', '\"two\"', key => 'by hand', due_at => '2001-02-03 04:05:06+00')").Scan(&byHand))
 	must(tx.Commit(ctx))
-	if out := envResult(t, e, seen); !slices.Equal(out, []string{"one", tourText}) {
+	if out := effSuccess(t, e, seen); !slices.Equal(out, []string{"one", tourText}) {
 		t.Errorf("%q", out)
 	}
 	hand, err := engine.Find(ctx, e, sights, "by hand")
 	must(err)
-	if out := envResult(t, e, hand); hand.ID != byHand || !slices.Equal(out, []string{"two", tourText}) {
+	if out := effSuccess(t, e, hand); hand.ID != byHand || !slices.Equal(out, []string{"two", tourText}) {
 		t.Errorf("%s %q", hand.ID, out)
 	}
 
 	at := time.Date(2100, 2, 3, 4, 5, 6, 0, time.FixedZone("", 3600))
-	later := envStart(t, e, sights, "never", engine.At(at))
-	if i := envInfo(t, e, later.ID); !i.DueAt.Equal(at) || i.State != engine.Scheduled || time.Since(i.CreatedAt).Abs() > time.Hour {
+	later := effStart(t, e, sights, "never", engine.At(at))
+	if i := effGet(t, e, later.ID); !i.DueAt.Equal(at) || i.State != engine.Scheduled || time.Since(i.CreatedAt).Abs() > time.Hour {
 		t.Errorf("due %v, created %v, %s", i.DueAt, i.CreatedAt, i.State)
 	}
 	must(e.Cancel(ctx, later.ID, tourBy))
@@ -149,10 +149,10 @@ func envTour(t *testing.T, pool *pgxpool.Pool, table string) (happened []string)
 		t.Errorf("cancelled: %v", err)
 	}
 	must(e.ReleaseKey(ctx, "sights", "sight", tourBy))
-	if r := envStart(t, e, sights, "again", engine.Key("sight")); r.Existed {
+	if r := effStart(t, e, sights, "again", engine.Key("sight")); r.Existed {
 		t.Error("the key was not released")
 	} else {
-		envResult(t, e, r)
+		effSuccess(t, e, r)
 	}
 	list, err := e.List(ctx, engine.Filter{Tags: []string{tourText}, Key: tourText, Since: info.CreatedAt, States: []engine.State{engine.Succeeded}})
 	if err != nil || len(list) != 1 || list[0].ID != run.ID {

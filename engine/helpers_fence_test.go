@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -193,14 +192,4 @@ func (f fenceEnd) do(q *db.Queries, owner uuid.UUID, j db.ClaimRow) (bool, error
 		return false, errors.New("no answer")
 	}
 	return *rows[0].Verdict == "done", nil
-}
-
-// fenceUntil polls until the condition holds.
-func fenceUntil(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(60 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain until %s", what)
-		}
-	}
 }

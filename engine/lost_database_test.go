@@ -59,7 +59,7 @@ func TestLostDatabase(t *testing.T) {
 	server := pgtest.Own(t, pglocal.Options{})
 	dsn := pgtest.DatabaseOn(t, server)
 	setup := envPool(t, dsn)
-	envExec(t, setup, "CREATE TABLE public.ledger (run integer)")
+	effExec(t, setup, "CREATE TABLE public.ledger (run integer)")
 	setup.Close()
 	leaks := []goleak.Option{goleak.IgnoreCurrent(), // and what reads the restarted server's log
 		goleak.IgnoreAnyFunction("github.com/pawlworks/pawl/internal/pglocal.startPostmaster.func1")}
@@ -86,26 +86,28 @@ func TestLostDatabase(t *testing.T) {
 	for _, e := range engines {
 		stops = append(stops, work(t, e))
 	}
-	ended := func() int { return envSQL[int](t, pools[0], "SELECT count(*) FROM pawl.run WHERE outcome IS NOT NULL") }
+	ended := func() int {
+		return effScan[int](t, pools[0], "SELECT count(*) FROM pawl.run WHERE outcome IS NOT NULL")
+	}
 	for _, share := range []int{n / 10, n / 2} {
-		envUntil(t, "some are done", func() bool { return ended() >= share })
+		effUntil(t, "some are done", func() bool { return ended() >= share })
 		server.Kill()
-		envUntil(t, "it is noticed", func() bool { return log.said("trying again") > 0 })
+		effUntil(t, "it is noticed", func() bool { return log.said("trying again") > 0 })
 		restart, cancel := context.WithTimeout(ctx, envPatience)
 		if err := server.Restart(restart); err != nil {
 			t.Fatal(err)
 		}
 		cancel()
-		envUntil(t, "the database is back", func() bool { return pools[0].Ping(ctx) == nil })
+		effUntil(t, "the database is back", func() bool { return pools[0].Ping(ctx) == nil })
 	}
 	for i, r := range runs {
-		if out := envResult(t, e, r); out != 10*i+4 {
+		if out := effSuccess(t, e, r); out != 10*i+4 {
 			t.Errorf("run %d: %d", i, out)
 		}
 	}
 	lapses := map[string]int{} // by run and step
 	for i, r := range runs {
-		for _, h := range envInfo(t, e, r.ID).History {
+		for _, h := range effGet(t, e, r.ID).History {
 			if h.Event == "lapsed" {
 				lapses[fmt.Sprint(i, " ", h.Step)]++
 			}
@@ -118,7 +120,7 @@ func TestLostDatabase(t *testing.T) {
 			t.Errorf("%s: %d calls, %d lapses", at, times, lapses[at])
 		}
 	}
-	if rows, distinct := envSQL[int](t, pools[0], "SELECT count(*) FROM public.ledger"), envSQL[int](t, pools[0], "SELECT count(DISTINCT run) FROM public.ledger"); rows != n || distinct != n {
+	if rows, distinct := effScan[int](t, pools[0], "SELECT count(*) FROM public.ledger"), effScan[int](t, pools[0], "SELECT count(DISTINCT run) FROM public.ledger"); rows != n || distinct != n {
 		t.Errorf("%d rows of %d runs in the ledger, want %d", rows, distinct, n)
 	}
 	for _, stop := range stops {
@@ -149,12 +151,12 @@ func TestLostIdle(t *testing.T) {
 		w.e = envEngine(t, envPool(t, w.dsn), engine.Config{NoListen: poll, Session: 2 * time.Second, Logger: w.log.logger(), Workflows: []steps.Definition{
 			fragile.Of(steps.New("step", func(_ context.Context, n int) (int, error) { return n + 1, nil }))}})
 		work(t, w.e)
-		envResult(t, w.e, envStart(t, w.e, fragile, 1)) // it works, and then there is nothing to do
+		effSuccess(t, w.e, effStart(t, w.e, fragile, 1)) // it works, and then there is nothing to do
 		workers = append(workers, w)
 	}
 	server.Kill()
 	for _, w := range workers {
-		envUntil(t, "the loss is noticed", func() bool { return w.log.said("the pulse; trying again") > 0 })
+		effUntil(t, "the loss is noticed", func() bool { return w.log.said("the pulse; trying again") > 0 })
 	}
 	if c, err := net.DialTimeout("tcp", server.Addr(), time.Second); err == nil {
 		c.Close()
@@ -168,8 +170,8 @@ func TestLostIdle(t *testing.T) {
 	for _, w := range workers {
 		other := envEngine(t, envPool(t, w.dsn), engine.Config{NoListen: true})
 		for i := range 3 {
-			run := envStart(t, other, fragile, i, engine.Silently())
-			if out := envResult(t, other, run); out != i+1 {
+			run := effStart(t, other, fragile, i, engine.Silently())
+			if out := effSuccess(t, other, run); out != i+1 {
 				t.Error(out)
 			}
 		}

@@ -79,7 +79,8 @@ type replaying struct {
 }
 
 // WithInput replays the step with a corrected input, of the step's input type.
-// Its effect is another one then: it has a new idempotency key.
+// Its effect is another one then: it has a new idempotency key. A long step
+// begins anew: its cursor was a place in the other input.
 func WithInput(in any) ReplayOption {
 	return func(r *replaying) { r.input, r.corrected = in, true }
 }

@@ -16,21 +16,6 @@ import (
 	"github.com/pawlworks/pawl/steps"
 )
 
-func poolOf(t testing.TB, url string, conns int32) *pgxpool.Pool {
-	t.Helper()
-	config, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.MaxConns = conns
-	pool, err := pgxpool.NewWithConfig(context.Background(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	return pool
-}
-
 // many runs as many runs as there are, and expects that no lease lapses.
 func many(t *testing.T, pool *pgxpool.Pool, e *engine.Engine, w steps.Workflow[int, int], n int) {
 	t.Helper()
@@ -330,4 +315,19 @@ func TestRegressionWaitForNothing(t *testing.T) {
 	}
 	effHurry(t, pool, later.ID)
 	effSuccess(t, e, later)
+}
+
+// What a CommitTx has thrown is no word on anything, whatever a classifier says.
+func TestRegressionThrownWithin(t *testing.T) {
+	t.Parallel()
+	pool := effPool(t, pgtest.Database(t))
+	w := steps.Declare[int, int]("within")
+	e := effEngine(t, pool, engine.Config{Workflows: []steps.Definition{w.Of(steps.NewLong("l", func(ctx context.Context, n int, cur *steps.Cursor[int]) (int, error) {
+		return n, cur.CommitTx(ctx, 1, func(pgx.Tx) error { panic("oh no") })
+	}, steps.RetryUnknown{Attempts: 1}, steps.Classifier(func(err error) error { return steps.Permanent("BY_RULE", err) })))}})
+	work(t, e)
+	info := effState(t, e, effStart(t, e, w, 1).ID, engine.Failed)
+	if h := info.History[0]; h.Class != "unknown" || h.Code != "PANIC" {
+		t.Errorf("recorded as %s, %s", h.Class, h.Code)
+	}
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pawlworks/pawl/engine"
 	"github.com/pawlworks/pawl/internal/pgproxy"
@@ -68,16 +67,7 @@ func TestRegressionPulseFails(t *testing.T) {
 // Any number of engines on one pool leave each other connections.
 func TestRegressionEnginesOnOnePool(t *testing.T) {
 	t.Parallel()
-	config, err := pgxpool.ParseConfig(pgtest.Database(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.MaxConns = 4
-	pool, err := pgxpool.NewWithConfig(context.Background(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
+	pool := poolOf(t, pgtest.Database(t), 4)
 	type pair struct {
 		e *engine.Engine
 		w steps.Workflow[int, int]

@@ -34,8 +34,8 @@ func TestWorkerRole(t *testing.T) {
 	database := admin.Config().ConnConfig.Database
 	as := func(role string) string { // makes the role, and is its connection string
 		name := pgx.Identifier{role}.Sanitize()
-		envExec(t, admin, "CREATE ROLE "+name+" LOGIN PASSWORD 'secret' NOSUPERUSER NOCREATEDB NOCREATEROLE")
-		t.Cleanup(func() { envExec(t, admin, "DROP OWNED BY "+name+" CASCADE; DROP ROLE "+name) })
+		effExec(t, admin, "CREATE ROLE "+name+" LOGIN PASSWORD 'secret' NOSUPERUSER NOCREATEDB NOCREATEROLE")
+		t.Cleanup(func() { effExec(t, admin, "DROP OWNED BY "+name+" CASCADE; DROP ROLE "+name) })
 		u, err := url.Parse(dsn)
 		if err != nil {
 			t.Fatal(err)
@@ -45,25 +45,25 @@ func TestWorkerRole(t *testing.T) {
 	}
 	owner := envPool(t, as(database+"_owner"))
 	worker := envPool(t, as(database+"_worker"))
-	envExec(t, admin, "GRANT CREATE ON DATABASE "+database+" TO "+database+"_owner")
+	effExec(t, admin, "GRANT CREATE ON DATABASE "+database+" TO "+database+"_owner")
 	if err := engine.Migrate(t.Context(), owner); err != nil {
 		t.Fatal(err)
 	}
 	// Nothing by default, so that the list is all there is.
-	envExec(t, owner, "REVOKE ALL ON ALL FUNCTIONS IN SCHEMA pawl FROM PUBLIC")
+	effExec(t, owner, "REVOKE ALL ON ALL FUNCTIONS IN SCHEMA pawl FROM PUBLIC")
 	for _, right := range workerRights {
-		envExec(t, owner, "GRANT "+right+" TO "+database+"_worker")
+		effExec(t, owner, "GRANT "+right+" TO "+database+"_worker")
 	}
-	envExec(t, admin, "CREATE TABLE public.mine (what text)")
-	envExec(t, admin, "GRANT INSERT ON public.mine TO "+database+"_worker")
+	effExec(t, admin, "CREATE TABLE public.mine (what text)")
+	effExec(t, admin, "GRANT INSERT ON public.mine TO "+database+"_worker")
 
-	newest := envSQL[string](t, owner, `SELECT max(relname) FROM pg_class WHERE relname LIKE 'history_2%' AND relkind = 'r'`)
-	envExec(t, owner, "DROP TABLE pawl."+newest)
+	newest := effScan[string](t, owner, `SELECT max(relname) FROM pg_class WHERE relname LIKE 'history_2%' AND relkind = 'r'`)
+	effExec(t, owner, "DROP TABLE pawl."+newest)
 	happened := envTour(t, worker, "public.mine")
 	if !slices.ContainsFunc(happened, func(h string) bool { return strings.Contains(h, "completed") }) {
 		t.Errorf("happened: %q", happened)
 	}
-	if !envSQL[bool](t, owner, "SELECT to_regclass('pawl.' || $1) IS NOT NULL", newest) {
+	if !effScan[bool](t, owner, "SELECT to_regclass('pawl.' || $1) IS NOT NULL", newest) {
 		t.Error("the worker made no partitions")
 	}
 	for _, forbidden := range []string{

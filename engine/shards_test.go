@@ -16,12 +16,12 @@ import (
 func TestShards(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
-	envExec(t, pool, "CREATE TABLE public.mine (what text)")
+	effExec(t, pool, "CREATE TABLE public.mine (what text)")
 	one := envTour(t, pool, "public.mine")
 
 	wide := pgtest.Pool(t)
-	envExec(t, wide, "CREATE TABLE public.mine (what text)")
-	envExec(t, wide, "UPDATE pawl.meta SET shards = 8") // as a schema made with that many has
+	effExec(t, wide, "CREATE TABLE public.mine (what text)")
+	effExec(t, wide, "UPDATE pawl.meta SET shards = 8") // as a schema made with that many has
 	if eight := envTour(t, wide, "public.mine"); !slices.Equal(eight, one) {
 		t.Errorf("on eight shards happened\n%q\non one\n%q", eight, one)
 	}
@@ -36,13 +36,13 @@ func TestShards(t *testing.T) {
 		if i%5 == 4 {
 			opts = nil // without a key: anywhere
 		}
-		runs = append(runs, envStart(t, e, chain, i, opts...))
+		runs = append(runs, effStart(t, e, chain, i, opts...))
 	}
 	for i, r := range runs {
-		if out := envResult(t, e, r); out != i+20 {
+		if out := effSuccess(t, e, r); out != i+20 {
 			t.Errorf("run %d: %d", i, out)
 		}
-		info := envInfo(t, e, r.ID)
+		info := effGet(t, e, r.ID)
 		if info.State != engine.Succeeded || len(info.History) != 20 {
 			t.Errorf("run %d: %+v", i, info)
 		}
@@ -55,7 +55,7 @@ func TestShards(t *testing.T) {
 		if f, err := engine.Find(t.Context(), e, chain, fmt.Sprint("k", i)); err != nil || f.ID != r.ID {
 			t.Errorf("Find: %+v %v", f, err)
 		}
-		if again := envStart(t, e, chain, i, engine.Key(fmt.Sprint("k", i))); !again.Existed || again.ID != r.ID {
+		if again := effStart(t, e, chain, i, engine.Key(fmt.Sprint("k", i))); !again.Existed || again.ID != r.ID {
 			t.Errorf("started again: %+v", again)
 		}
 	}
@@ -66,10 +66,10 @@ func TestShards(t *testing.T) {
 	if err != nil || len(list) != n {
 		t.Errorf("%d runs listed, %v", len(list), err)
 	}
-	if s := envSQL[int](t, wide, "SELECT count(DISTINCT shard) FROM pawl.run WHERE workflow = 'chain'"); s < 6 {
+	if s := effScan[int](t, wide, "SELECT count(DISTINCT shard) FROM pawl.run WHERE workflow = 'chain'"); s < 6 {
 		t.Errorf("only %d shards are used", s)
 	}
-	if s := envSQL[int](t, wide, "SELECT count(*) FROM pawl.run WHERE key IS NOT NULL AND shard <> pawl.shard_of(key, 8::smallint)"); s > 0 {
+	if s := effScan[int](t, wide, "SELECT count(*) FROM pawl.run WHERE key IS NOT NULL AND shard <> pawl.shard_of(key, 8::smallint)"); s > 0 {
 		t.Errorf("%d keyed runs are on a shard that is not their key's", s)
 	}
 	if err := e.Cancel(t.Context(), "00000000-0000-7008-8000-000000000000", tourBy); err == nil { // shard 8 of 0 to 7

@@ -43,7 +43,7 @@ func TestWaiters(t *testing.T) {
 	dsn := pgtest.Database(t)
 	watch := envPool(t, dsn)
 	connections := func() int {
-		return envSQL[int](t, watch, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'waiters'")
+		return effScan[int](t, watch, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'waiters'")
 	}
 	connections() // the pool's own goroutines are there now
 	leaks := goleak.IgnoreCurrent()
@@ -91,7 +91,7 @@ func TestWaiters(t *testing.T) {
 			})
 		}
 	}
-	envUntil(t, "everybody waits", func() bool { return begun.Load() == callers+callers/10 })
+	effUntil(t, "everybody waits", func() bool { return begun.Load() == callers+callers/10 })
 	if n := connections(); n > most {
 		t.Errorf("%d connections", n)
 	}
@@ -120,7 +120,7 @@ func TestWaiters(t *testing.T) {
 	}
 	// Who comes later is told at once: one question, no wake-up.
 	for _, r := range runs[:20] {
-		envResult(t, e, r)
+		effSuccess(t, e, r)
 	}
 	stop()
 	pool.Close()
@@ -136,8 +136,8 @@ func TestWaitersGiveUp(t *testing.T) {
 	ctx := context.Background()
 	pool := envPool(t, pgtest.Database(t))
 	e := envEngine(t, pool, engine.Config{Workflows: []steps.Definition{awaited.Of(steps.New("step", plus(1)))}})
-	run := envStart(t, e, awaited, 1)
-	envUntil(t, "the wake-up of the start is sent", func() bool { return pool.Stat().AcquiredConns() == 0 })
+	run := effStart(t, e, awaited, 1)
+	effUntil(t, "the wake-up of the start is sent", func() bool { return pool.Stat().AcquiredConns() == 0 })
 	leaks := goleak.IgnoreCurrent() // the pool's own
 
 	var all sync.WaitGroup
@@ -151,7 +151,7 @@ func TestWaitersGiveUp(t *testing.T) {
 			}
 		})
 	}
-	envUntil(t, "they wait", func() bool { return began.Load() == 1000 && pool.Stat().AcquiredConns() > 0 })
+	effUntil(t, "they wait", func() bool { return began.Load() == 1000 && pool.Stat().AcquiredConns() > 0 })
 	giveUp()
 	all.Wait()
 	// With nobody left the goroutine that asks ends, and the listener with it.
@@ -177,7 +177,7 @@ func TestWaitersGiveUp(t *testing.T) {
 			}
 		})
 	}
-	envUntil(t, "they wait", func() bool { return began.Load() == 2000 && pool.Stat().AcquiredConns() > 0 })
+	effUntil(t, "they wait", func() bool { return began.Load() == 2000 && pool.Stat().AcquiredConns() > 0 })
 	pool.Close()
 	all.Wait()
 	if _, err := run.Wait(ctx); err == nil {

@@ -65,8 +65,10 @@ func (c *Cursor[C]) At() C {
 	return v
 }
 
-// Commit saves the position v and renews the lease. On an error nothing has
-// moved and the body should return it: the lease may be lost.
+// Commit saves the position v, durably when it returns nil, and renews the
+// lease. On an error At stays and the body should return it: the lease may be
+// lost. If ctx ended before the database answered, the write may still arrive:
+// the cursor takes no more then, and the next attempt goes on from what is saved.
 func (c *Cursor[C]) Commit(ctx context.Context, v C) error {
 	return c.move(ctx, v, func(b []byte) error {
 		if c.back == nil {

@@ -30,8 +30,11 @@ func New[I, O any](name string, fn func(context.Context, I) (O, error), opts ...
 
 // NewTx makes a step whose body writes to the engine's own database: what it
 // does with the transaction commits together with the step's completion, or
-// not at all. It must not end the transaction. After a deadlock or a
-// serialization failure the whole body runs again.
+// not at all. It must not end the transaction: COMMIT or ROLLBACK by SQL makes
+// the step fail for good, TX_ENDED. After a deadlock or a serialization failure
+// the whole body runs again. As many run at once as the pool can spare
+// connections for; one that waits for its turn for 10 s, or half its lease, goes
+// back to the queue without costing an attempt.
 func NewTx[I, O any](name string, fn func(context.Context, pgx.Tx, I) (O, error), opts ...Option) Step[I, O] {
 	return Step[I, O]{newDraft[I, O](plan.Tx, name, fn == nil, opts,
 		func(ctx context.Context, in I, tx pgx.Tx, _ plan.Cursor) (O, error) { return fn(ctx, tx, in) })}
