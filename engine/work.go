@@ -95,10 +95,11 @@ func (e *Engine) work(ctx context.Context, left *sync.WaitGroup) (lost bool, err
 
 	// The pulse tells at once which of the others have something to do; were they
 	// all to ask at the same time, as many connections would be opened for it.
-	loops := []*loop{w.keeper, w.pulse, w.recovery, w.reconciler, w.closer, w.maintenance}
+	loops := []*loop{w.keeper, w.pulse, w.recovery, w.reconciler, w.closer, w.maintenance, w.retention}
 	w.pulse.Start(hard, 0)
 	w.keeper.Start(hard, keeperIdle)
 	w.maintenance.Start(hard, 0)
+	w.retention.Start(hard, retireAfter)
 	for _, l := range []*loop{w.recovery, w.reconciler, w.closer} {
 		l.Start(hard, loopIdle)
 	}

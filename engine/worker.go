@@ -37,7 +37,7 @@ type worker struct {
 	execs   sync.WaitGroup // executions
 	later   sync.WaitGroup // what the loops have put off
 
-	claimer, keeper, pulse, recovery, reconciler, closer, maintenance *loop
+	claimer, keeper, pulse, recovery, reconciler, closer, maintenance, retention *loop
 
 	claimed time.Time // when the claimer asked last; its own
 
@@ -74,6 +74,7 @@ func newWorker(e *Engine, hard context.Context) *worker {
 	w.reconciler = newLoop(w.reconcile)
 	w.closer = newLoop(w.closeCancelled)
 	w.maintenance = newLoop(w.maintain)
+	w.retention = newLoop(w.retire)
 	w.commits = newGroup(hard, e, committers, changeSize, w.commit)
 	w.reads = newGroup(hard, e, 1, func(*reading) int { return groupBytes / valuesAtOnce }, w.readAll)
 	w.begins = newGroup(hard, e, 1, func(*beginning) int { return 200 }, w.commitBegins)

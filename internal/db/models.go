@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 type PawlAudit struct {
@@ -128,12 +129,14 @@ type PawlKey struct {
 	RunID      uuid.UUID
 	InputHash  []byte
 	Released   bool
+	EndedAt    *time.Time
 }
 
 type PawlMetum struct {
 	One        bool
 	Shards     int16
 	OldestCode int32
+	Keep       pgtype.Interval
 }
 
 type PawlRoute struct {

@@ -9,7 +9,8 @@ CREATE SCHEMA IF NOT EXISTS pawl;
 CREATE TABLE pawl.meta (
   one         boolean  PRIMARY KEY DEFAULT true CHECK (one),
   shards      smallint NOT NULL DEFAULT 1 CHECK (shards BETWEEN 1 AND 4096),
-  oldest_code integer  NOT NULL DEFAULT 1 -- the oldest schema version whose code works on this schema
+  oldest_code integer  NOT NULL DEFAULT 1, -- the oldest schema version whose code works on this schema
+  keep        interval CHECK (keep >= interval '1 day') -- for how long ended runs are kept: pawl.set_retention; null: for ever
 );
 INSERT INTO pawl.meta DEFAULT VALUES;
 
@@ -30,6 +31,10 @@ CREATE FUNCTION pawl.shard_of(k text, shards smallint) RETURNS smallint LANGUAGE
 CREATE FUNCTION pawl.new_run_id(shard smallint, t timestamptz) RETURNS uuid LANGUAGE sql VOLATILE AS
   $$SELECT (lpad(to_hex((extract(epoch FROM t) * 1000)::bigint), 12, '0') || '7' || lpad(to_hex(shard::int), 3, '0')
          || substr(replace(gen_random_uuid()::text, '-', ''), 17))::uuid$$;
+
+-- The lowest id that a run of this moment or later has.
+CREATE FUNCTION pawl.first_run_id(t timestamptz) RETURNS uuid LANGUAGE sql IMMUTABLE AS
+  $$SELECT (lpad(to_hex((extract(epoch FROM t) * 1000)::bigint), 12, '0') || repeat('0', 20))::uuid$$;
 
 -- A workflow's graph of steps, once for each different graph. New runs get the one activated last.
 CREATE TABLE pawl.definition (
@@ -73,6 +78,7 @@ CREATE TABLE pawl.key (
   run_id     uuid     NOT NULL,             -- of the newest start
   input_hash bytea    NOT NULL,
   released   boolean  NOT NULL DEFAULT false, -- a person allowed one more start
+  ended_at   timestamptz,                   -- of that run, once retention has deleted it
   PRIMARY KEY (shard, workflow, ordering, key)
 );
 
@@ -248,8 +254,6 @@ DECLARE
   today date := (pawl.clock() AT TIME ZONE 'UTC')::date;
   d     date;
   part  text;
-  lo    text;
-  hi    text;
   made  integer := 0;
 BEGIN
   PERFORM pg_advisory_xact_lock(hashtextextended('pawl.make_partitions', 0));
@@ -257,13 +261,102 @@ BEGIN
     d := today + i;
     part := 'history_' || to_char(d, 'YYYYMMDD');
     CONTINUE WHEN to_regclass('pawl.' || part) IS NOT NULL;
-    lo := lpad(to_hex((extract(epoch FROM d::timestamp AT TIME ZONE 'UTC') * 1000)::bigint), 12, '0') || repeat('0', 20);
-    hi := lpad(to_hex((extract(epoch FROM (d + 1)::timestamp AT TIME ZONE 'UTC') * 1000)::bigint), 12, '0') || repeat('0', 20);
     EXECUTE format('CREATE TABLE pawl.%I (LIKE pawl.history INCLUDING ALL)', part);
-    EXECUTE format('ALTER TABLE pawl.history ATTACH PARTITION pawl.%I FOR VALUES FROM (%L) TO (%L)', part, lo::uuid, hi::uuid);
+    EXECUTE format('ALTER TABLE pawl.history ATTACH PARTITION pawl.%I FOR VALUES FROM (%L) TO (%L)', part,
+                   pawl.first_run_id(d::timestamp AT TIME ZONE 'UTC'), pawl.first_run_id((d + 1)::timestamp AT TIME ZONE 'UTC'));
     made := made + 1;
   END LOOP;
   RETURN made;
+END $$;
+
+-- Retention: nothing is deleted unless somebody has said for how long ended runs are kept. Runs that live, are dead or
+-- uncertain stay whatever their age. First the runs go, then their history: a partition whose runs are all gone is
+-- dropped, one in which some stay is written anew with what is theirs. Keys, with their number of starts, stay.
+-- The two that delete act by that rule alone and with the rights of the schema's owner, so that a worker's role needs none.
+CREATE FUNCTION pawl.set_retention(keep interval, actor text, reason text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF set_retention.keep < interval '1 day' THEN
+    RAISE EXCEPTION 'pawl: ended runs are kept for a day at least, not %', set_retention.keep USING ERRCODE = 'PW004';
+  END IF;
+  IF coalesce(set_retention.actor, '') = '' OR coalesce(set_retention.reason, '') = '' THEN
+    RAISE EXCEPTION 'pawl: who sets the retention says who he is, and why' USING ERRCODE = 'PW004';
+  END IF;
+  UPDATE pawl.meta SET keep = set_retention.keep;
+  INSERT INTO pawl.audit (acted_at, actor, act, reason)
+  VALUES (pawl.clock(), set_retention.actor, 'retention', coalesce(set_retention.keep::text, 'for ever') || ': ' || set_retention.reason);
+END $$;
+
+-- Deletes what is too old of one page of a shard's runs: those behind an id, so many at most. Returns how many it
+-- deleted, and the last it looked at (null: there is nothing behind it that is old enough to look at).
+CREATE FUNCTION pawl.retire_runs(a_shard smallint, a_behind uuid, a_most integer) RETURNS TABLE (deleted integer, last uuid)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '3s' AS $$
+DECLARE
+  cutoff timestamptz := pawl.clock() - (SELECT m.keep FROM pawl.meta m);
+  page   uuid[];
+  ended  uuid[];
+BEGIN
+  page := ARRAY(SELECT r.id FROM pawl.run r WHERE r.shard = a_shard AND r.id > a_behind AND r.id < pawl.first_run_id(cutoff) ORDER BY r.id LIMIT a_most);
+  ended := ARRAY(SELECT x.id FROM unnest(page) WITH ORDINALITY AS i(id, ord),
+                        LATERAL (SELECT r.id FROM pawl.run r WHERE r.shard = a_shard AND r.id >= i.id AND r.id <= i.id
+                                    AND r.outcome IN ('succeeded', 'cancelled', 'undone') AND r.ended_at < cutoff
+                                  ORDER BY r.id LIMIT 1 FOR UPDATE SKIP LOCKED) x);
+  UPDATE pawl.key k SET ended_at = r.ended_at FROM pawl.run r
+   WHERE r.shard = a_shard AND r.id = ANY (ended) AND r.key IS NOT NULL
+     AND k.shard = a_shard AND k.workflow = r.workflow AND k.ordering = r.ordering AND k.key = r.key AND k.run_id = r.id;
+  DELETE FROM pawl.evidence e WHERE e.shard = a_shard AND e.run_id = ANY (ended);
+  DELETE FROM pawl.run r WHERE r.shard = a_shard AND r.id = ANY (ended);
+  RETURN QUERY SELECT cardinality(ended), page[cardinality(page)];
+END $$;
+
+-- Drops, or writes anew, the oldest partition of the history that has rows of runs that are gone. Returns its name, null if
+-- there is none. It is written anew only if few rows stay, since it is locked so long. What it locks it waits for no longer
+-- than 200 ms, since everybody queues behind it: 55P03, try again later. (TRUNCATE looks empty to a transaction that took
+-- its snapshot before and has not touched the history yet.)
+CREATE FUNCTION pawl.retire_partition() RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '200ms' AS $$
+DECLARE
+  cutoff timestamptz := pawl.clock() - (SELECT m.keep FROM pawl.meta m);
+  shards integer := (SELECT m.shards FROM pawl.meta m);
+  most   integer := 100000; -- rows, written in about a second
+  part   text;
+  day    date;
+  lo     uuid;
+  hi     uuid;
+  found  boolean;
+  stay   integer;
+BEGIN
+  FOR part IN SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+               WHERE i.inhparent = 'pawl.history'::regclass AND c.relname ~ '^history_[0-9]{8}$' ORDER BY c.relname LOOP
+    day := to_date(right(part, 8), 'YYYYMMDD');
+    EXIT WHEN coalesce((day + 1)::timestamp AT TIME ZONE 'UTC' > cutoff, true);
+    lo := pawl.first_run_id(day::timestamp AT TIME ZONE 'UTC');
+    hi := pawl.first_run_id((day + 1)::timestamp AT TIME ZONE 'UTC');
+    found := false;
+    FOR s IN 0 .. shards - 1 LOOP
+      found := found OR EXISTS (SELECT FROM pawl.run r WHERE r.shard = s AND r.id >= lo AND r.id < hi);
+      EXIT WHEN found;
+    END LOOP;
+    IF NOT found THEN
+      EXECUTE format('DROP TABLE pawl.%I', part);
+      RETURN part;
+    END IF;
+    EXECUTE format('SELECT count(*) FROM (SELECT FROM pawl.run r JOIN pawl.%I h ON h.shard = r.shard AND h.run_id = r.id
+                                           WHERE r.shard = ANY (ARRAY(SELECT generate_series(0, $1 - 1)::smallint)) AND r.id >= $2 AND r.id < $3 LIMIT $4 + 1) x', part)
+       INTO stay USING shards, lo, hi, most;
+    CONTINUE WHEN stay > most;
+    EXECUTE format('SELECT EXISTS (SELECT FROM pawl.%I h WHERE NOT EXISTS (SELECT FROM pawl.run r WHERE r.shard = h.shard AND r.id = h.run_id))', part) INTO found;
+    CONTINUE WHEN NOT found;
+    EXECUTE format('LOCK TABLE pawl.%I IN ACCESS EXCLUSIVE MODE', part);
+    EXECUTE format('CREATE TEMPORARY TABLE pawl_kept ON COMMIT DROP AS
+                    SELECT h.* FROM pawl.run r JOIN pawl.%I h ON h.shard = r.shard AND h.run_id = r.id
+                     WHERE r.shard = ANY (ARRAY(SELECT generate_series(0, $1 - 1)::smallint)) AND r.id >= $2 AND r.id < $3', part) USING shards, lo, hi;
+    EXECUTE format('TRUNCATE pawl.%I', part);
+    EXECUTE format('INSERT INTO pawl.%I SELECT k.* FROM pawl_kept k', part);
+    RETURN part;
+  END LOOP;
+  DELETE FROM pawl.session s WHERE s.closed_at < cutoff AND NOT EXISTS (SELECT FROM pawl.job j WHERE j.state = 'running' AND j.owner = s.id);
+  RETURN NULL;
 END $$;
 
 -- Starts runs of one workflow, all or none, in the caller's transaction: a key, a run and a job each.
@@ -326,8 +419,12 @@ BEGIN
               WHERE u.key IS NOT NULL AND e.run_id <> u.id ORDER BY u.shard, u.key, u.ord LOOP
       IF k.released OR reuse IS NOT NULL THEN -- the run's row first: lock order
         SELECT x.outcome, x.ended_at INTO r FROM pawl.run x WHERE x.shard = k.shard AND x.id = k.old FOR NO KEY UPDATE;
+        IF NOT FOUND THEN -- it has ended, and been deleted since
+          SELECT 'deleted' AS outcome, e.ended_at INTO r FROM pawl.key e
+           WHERE e.shard = k.shard AND e.workflow = a_workflow AND e.ordering = a_ordering AND e.key = k.key AND e.run_id = k.old;
+        END IF;
         IF r.outcome IS NOT NULL AND (k.released OR r.ended_at + reuse <= t) THEN
-          UPDATE pawl.key e SET generation = e.generation + 1, run_id = k.id, input_hash = k.hash, released = false
+          UPDATE pawl.key e SET generation = e.generation + 1, run_id = k.id, input_hash = k.hash, released = false, ended_at = NULL
            WHERE e.shard = k.shard AND e.workflow = a_workflow AND e.ordering = a_ordering AND e.key = k.key AND e.run_id = k.old;
           IF FOUND THEN
             gens[k.ord] := k.generation + 1;
