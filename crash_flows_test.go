@@ -99,6 +99,16 @@ func init() {
 	}
 	single("long", func(h *hand) steps.Step[order, receipt] { return steps.NewLong("long", h.long) })
 
+	flows["chain"] = func(h *hand) steps.Definition {
+		return contract("chain").Define(func(f *steps.Flow, o steps.Ref[order]) steps.Ref[receipt] {
+			var last steps.Ref[receipt]
+			for i := range chainLinks {
+				last = steps.New(fmt.Sprint("link-", i), h.acts(fmt.Sprint("link-", i))).Do(f, o)
+			}
+			return last
+		})
+	}
+
 	// From queue to queue: what no hand-over can do.
 	flows["relay"] = func(h *hand) steps.Definition {
 		return contract("relay").Define(func(f *steps.Flow, o steps.Ref[order]) steps.Ref[receipt] {
@@ -114,7 +124,10 @@ func init() {
 // quick is how soon the reconciler asks again.
 var quick = steps.Retry{Delay: 50 * time.Millisecond, MaxDelay: 200 * time.Millisecond}
 
-const relayLegs = 4
+const (
+	relayLegs  = 4
+	chainLinks = 5
+)
 
 var relayQueues = [2]string{"odd", "even"}
 

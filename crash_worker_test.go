@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -36,7 +37,8 @@ type role struct {
 	Slots    int
 	Session  time.Duration
 	NoListen bool
-	Kill     string // the label at which it kills itself
+	Kill     string // the label at which it kills itself,
+	KillAt   int32  // when it passes it so often; 0 is the first time
 	Hold     string // the label at which it waits for the target's leave
 }
 
@@ -73,9 +75,13 @@ func (r role) work() error {
 	if err != nil {
 		return err
 	}
+	var passed atomic.Int32
 	fault.At = func(label string) {
 		switch label {
 		case r.Kill:
+			if passed.Add(1) < r.KillAt {
+				return
+			}
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {} // it takes a moment, in which nothing more is to happen
 		case r.Hold:

@@ -318,7 +318,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock
 DECLARE
   cutoff timestamptz := pawl.clock() - (SELECT m.keep FROM pawl.meta m);
   shards integer := (SELECT m.shards FROM pawl.meta m);
-  most   integer := 100000; -- rows, written in about a second
+  most   integer := 100000; -- rows
   part   text;
   day    date;
   lo     uuid;
