@@ -30,7 +30,7 @@ func (w *worker) advance(ctx context.Context, g *grant, out []byte, event string
 	c.node = g.node + 1
 	c.refs = g.refs.with(ref{g.node, g.job, g.token + 1}).at(c.node, g.bind)
 	c.attempt, c.transients, c.unknowns, c.questions = 0, 0, 0, 0
-	c.term, c.runtime = defaultLease, defaultRuntime
+	c.term, c.runtime = plan.DefaultLease, plan.DefaultMaxRuntime
 	g.values[g.node] = out
 
 	if c.node == g.bind.end() {
@@ -217,12 +217,28 @@ func (w *worker) settle(g *grant, l *lease, c *change, a *answer) (*grant, *leas
 		return nil, nil
 	}
 	if a.state != stateRunning {
+		w.report(g, c, a.state)
 		w.drop(l)
 		w.tellOthers(c, a.state)
 		return nil, nil
 	}
 	next := g.successor(c, a)
 	return next, w.replace(l, newLease(w.hard, next))
+}
+
+// report says what a person must do something about.
+func (w *worker) report(g *grant, c *change, state string) {
+	owner := ""
+	if s := g.step(); s != nil {
+		owner = s.Owner
+	}
+	about := []any{"run_id", g.run, "workflow", g.bind.workflow, "step", g.name(), "attempt", g.attempt, "token", c.token + 1, "code", c.code, "owner", owner}
+	switch {
+	case state == stateDead:
+		w.log.Error("pawl: a step is dead: the run has failed, until a person replays or cancels it", about...)
+	case state == stateUncertain && c.delay < 0:
+		w.log.Error("pawl: whether a step's effect has happened is not known, and a person must say", about...)
+	}
 }
 
 func (w *worker) refusedValue(g *grant, l *lease, cause error) *change {

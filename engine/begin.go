@@ -39,7 +39,7 @@ func (g *grant) mustBegin(step *plan.Step) bool {
 	case g.shaped:
 		return false
 	}
-	return step.Effect != plan.NoEffect || step.Lease != defaultLease || step.MaxRuntime != defaultRuntime
+	return step.Effect != plan.NoEffect || step.Lease != plan.DefaultLease || step.MaxRuntime != plan.DefaultMaxRuntime
 }
 
 func atExpiry(step *plan.Step) string {

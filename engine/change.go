@@ -137,7 +137,7 @@ const person = -1 * time.Nanosecond // as a delay: until a person acts
 // failed decides what comes of an error of a step's attempt.
 func (g *grant) failed(step *plan.Step, begun bool, e *steps.Error) *change {
 	effect := plan.NoEffect
-	transient, unknown := fallbackTransient, fallbackUnknown
+	transient, unknown := plan.DefaultTransient, plan.DefaultUnknown // where the result is made
 	if step != nil {
 		effect, transient, unknown = step.Effect, step.Transient, step.Unknown
 	}
@@ -192,12 +192,6 @@ func (g *grant) again(budget plan.Retry, e *steps.Error, spent *int32) *change {
 	}
 	return c
 }
-
-// Budgets where no step is known: the place of the result.
-var (
-	fallbackTransient = plan.Retry{Attempts: 25, Within: 24 * time.Hour, Delay: time.Second, MaxDelay: 10 * time.Minute}
-	fallbackUnknown   = plan.Retry{Attempts: 5, Within: 24 * time.Hour, Delay: time.Second, MaxDelay: time.Minute}
-)
 
 // requestID is random; it tells requests apart and keeps nothing secret.
 func requestID() int64 { return rand.Int64() }

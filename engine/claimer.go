@@ -6,6 +6,7 @@ import (
 
 	"github.com/pawlworks/pawl/internal/db"
 	"github.com/pawlworks/pawl/internal/fault"
+	"github.com/pawlworks/pawl/internal/plan"
 )
 
 // The claimer leases due jobs into free slots.
@@ -73,7 +74,7 @@ func (w *worker) claimShard(shard int16, routes, floors []int32, n int) (int, er
 	fault.Point(fault.BeforeClaim)
 	sent := moments()
 	rows, err := w.e.db.Claim(w.hard, db.ClaimParams{Shard: shard, Routes: routes, Floors: floors, Most: int32(n), Owner: w.owner,
-		LeaseMs: ms(defaultLease), RuntimeMs: ms(defaultRuntime)})
+		LeaseMs: ms(plan.DefaultLease), RuntimeMs: ms(plan.DefaultMaxRuntime)})
 	if err != nil {
 		return 0, err
 	}

@@ -94,8 +94,8 @@ func (c Config) validate() (Config, error) {
 }
 
 // Engine starts runs, waits for them and works on them. It is safe for
-// concurrent use. It holds no connection and no goroutine unless Work or Wait
-// is under way, so there is nothing to close.
+// concurrent use. It holds no connection and no goroutine unless Work or Wait is
+// under way, or has ended just now, so there is nothing to close.
 type Engine struct {
 	config Config
 	pool   *pgxpool.Pool
@@ -163,8 +163,12 @@ func (e *Engine) register(ctx context.Context, d *plan.Definition) error {
 	if err := e.db.MakeRoutes(ctx, db.MakeRoutesParams{Definition: id, Queues: queuesOf(d)}); err != nil {
 		return err
 	}
+	owners, err := ownersOf(d)
+	if err != nil {
+		return err
+	}
 	// Only now may runs be started by it: their first job needs its route.
-	if err := e.db.Activate(ctx, db.ActivateParams{ID: id, Queue: d.Nodes[0].Step.Queue}); err != nil {
+	if err := e.db.Activate(ctx, db.ActivateParams{ID: id, Queue: d.Nodes[0].Step.Queue, Owners: owners}); err != nil {
 		return err
 	}
 	e.code[d.Workflow], e.own[id] = d, d

@@ -36,11 +36,16 @@ type FailedError struct {
 	Step          string
 	Attempt       int
 	Code, Reason  string
+	Owner         string // who must look: steps.Owner
 }
 
 func (e *FailedError) Error() string {
-	return fmt.Sprintf("pawl: run %s of %q failed at step %q, attempt %d: %s: %s (see it, mend the cause, then Replay)",
-		e.Run, e.Workflow, e.Step, e.Attempt, e.Code, e.Reason)
+	who := "see it"
+	if e.Owner != "" {
+		who = e.Owner + " must see it"
+	}
+	return fmt.Sprintf("pawl: run %s of %q failed at step %q, attempt %d: %s: %s (%s, mend the cause, then Replay)",
+		e.Run, e.Workflow, e.Step, e.Attempt, e.Code, e.Reason, who)
 }
 
 // maxReason caps the text of an error that is stored, in bytes.

@@ -9,12 +9,8 @@ import (
 	"github.com/pawlworks/pawl/internal/plan"
 )
 
-// What a claim grants before the step is known; a step that asks for more, or
-// for less, is given it by Begin. They are the defaults of package steps.
-const (
-	defaultLease   = time.Minute
-	defaultRuntime = 15 * time.Minute
-)
+// A claim grants plan.DefaultLease and plan.DefaultMaxRuntime before the step is
+// known; a step that asks for more, or for less, is given it by Begin.
 
 // The modes of a job.
 const (
@@ -70,7 +66,7 @@ func (w *worker) granted(r db.ClaimRow, b *binding, sent moment) (*grant, error)
 		attempt: r.Attempt, transients: r.Transients, unknowns: r.Unknowns, questions: r.Questions, effectGen: r.EffectGen, cursorSeq: r.CursorSeq,
 		grantedAt: *r.GrantedAt, failedAt: r.FailedAt, uncertainAt: r.UncertainAt, effectAt: r.EffectAt, effectHash: r.EffectHash,
 		ordering: r.Ordering, caller: r.Key, generation: r.Generation, priority: r.Priority, cancelling: r.Cancelling,
-		values: map[int][]byte{}, sent: sent, term: defaultLease, runtime: defaultRuntime, since: time.Now(),
+		values: map[int][]byte{}, sent: sent, term: plan.DefaultLease, runtime: plan.DefaultMaxRuntime, since: time.Now(),
 	}
 	if r.Encoding == encodingJSON {
 		g.values[plan.Input] = r.Input

@@ -41,6 +41,7 @@ type RunInfo struct {
 	CreatedAt    time.Time
 	EndedAt      time.Time // zero while it lives
 	Step         string    // where it stands, or died
+	Owner        string    // who must look when that is dead or uncertain: steps.Owner
 	Code         string    // of the last error there
 	DueAt        time.Time // of what waits; zero if nothing does
 
@@ -121,6 +122,7 @@ func (e *Engine) Get(ctx context.Context, id string) (RunInfo, error) {
 	if err := e.jobs(ctx, u, g, &info); err != nil {
 		return RunInfo{}, fmt.Errorf("pawl: reading run %s: %w", id, err)
 	}
+	info.Owner = ownerOf(r.Owners, info.Step)
 	info.State = stateOf(r, info.Jobs)
 	if err := e.history(ctx, u, g, &info); err != nil {
 		return RunInfo{}, fmt.Errorf("pawl: reading the history of run %s: %w", id, err)

@@ -52,7 +52,7 @@ type lease struct {
 
 func newLease(ctx context.Context, g *grant) *lease {
 	l := &lease{shard: g.shard, job: g.job, run: g.run, token: g.token, step: g.step(), at: *g, granted: g.sent, sent: g.sent,
-		term: g.term, runtime: g.runtime, length: defaultLease, heartbeat: defaultLease / 3}
+		term: g.term, runtime: g.runtime, length: plan.DefaultLease, heartbeat: plan.DefaultLease / 3}
 	if l.step != nil {
 		l.length, l.heartbeat = l.step.Lease, l.step.Heartbeat
 	}

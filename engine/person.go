@@ -126,7 +126,7 @@ func (e *Engine) Replay(ctx context.Context, id string, by By, opts ...ReplayOpt
 				return err
 			}
 			if o.corrected {
-				if err := e.given("corrected input", workflow, g, int(j.Node), input); err != nil {
+				if err := e.given(true, workflow, g, int(j.Node), input); err != nil {
 					return err
 				}
 				rs = rs.with(ref{corrected(int(j.Node)), j.ID, j.Token + 1})
@@ -157,7 +157,7 @@ func (e *Engine) graphOfRun(ctx context.Context, id string) (workflow string, g 
 
 // given checks what a person gave against the type of the step that it is for,
 // if this process knows it; else the worker that goes on from it does.
-func (e *Engine) given(what, workflow string, g graph, node int, b []byte) error {
+func (e *Engine) given(asInput bool, workflow string, g graph, node int, b []byte) error {
 	code := e.code[workflow]
 	if code == nil || node >= len(g.Steps) {
 		return nil
@@ -166,9 +166,9 @@ func (e *Engine) given(what, workflow string, g graph, node int, b []byte) error
 	if step == nil {
 		return nil
 	}
-	decode := step.DecodeOut
-	if what == "corrected input" {
-		decode = step.DecodeIn
+	what, decode := "output", step.DecodeOut
+	if asInput {
+		what, decode = "corrected input", step.DecodeIn
 	}
 	if err := <-aside(func() error { _, err := decode(b); return err }); err != nil {
 		return fmt.Errorf("the %s is none of step %q: %w", what, step.Name, err)
@@ -242,7 +242,7 @@ func (e *Engine) Resolve(ctx context.Context, id string, by By, r Resolution) er
 				return err
 			}
 			if r.happened {
-				if err := e.given("output", workflow, g, int(j.Node), output); err != nil {
+				if err := e.given(false, workflow, g, int(j.Node), output); err != nil {
 					return err
 				}
 				rs = rs.with(ref{int(j.Node), j.ID, j.Token + 1})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/pawlworks/pawl/internal/db"
 	"github.com/pawlworks/pawl/internal/fault"
+	"github.com/pawlworks/pawl/internal/plan"
 )
 
 // The committer: finished steps queue in memory, and are written in batches.
@@ -174,7 +175,7 @@ func (w *worker) lookUp(ctx context.Context, q *db.Queries, c *change) (answer, 
 }
 
 func (w *worker) params(shard int16, cs []*change) db.TransitionParams {
-	p := db.TransitionParams{Shard: shard, Owner: w.owner, Encoding: encodingJSON, LeaseMs: ms(defaultLease), RuntimeMs: ms(defaultRuntime)}
+	p := db.TransitionParams{Shard: shard, Owner: w.owner, Encoding: encodingJSON, LeaseMs: ms(plan.DefaultLease), RuntimeMs: ms(plan.DefaultMaxRuntime)}
 	for _, c := range cs {
 		p.Ids = append(p.Ids, c.job)
 		p.Tokens = append(p.Tokens, c.token)
@@ -193,7 +194,7 @@ func (w *worker) params(shard int16, cs []*change) db.TransitionParams {
 // of a step that was completed and whose successor starts anew.
 func (c *change) more() string {
 	if c.event == "completed" && c.advance && c.writer == writerWorker && c.mode == modeDo && c.route == c.from && c.delay == 0 && c.class == "" && c.key == nil &&
-		(c.to == stateGone || c.to == statePending && c.attempt == 0 || c.to == stateRunning && c.attempt == 1 && c.term == defaultLease && c.runtime == defaultRuntime) {
+		(c.to == stateGone || c.to == statePending && c.attempt == 0 || c.to == stateRunning && c.attempt == 1 && c.term == plan.DefaultLease && c.runtime == plan.DefaultMaxRuntime) {
 		return ""
 	}
 	m := more{Event: c.event, Advance: c.advance, Mode: c.mode, Writer: c.writer, Class: c.class, Code: c.code, Reason: c.reason, Route: c.route,

@@ -206,6 +206,9 @@ func (w *waiters) tell(ends map[uuid.UUID]ending) {
 			delete(w.runs, id)
 		}
 	}
+	if len(w.runs) == 0 { // the loop has nobody left
+		w.poke()
+	}
 }
 
 // failed tells everybody when waiting longer is pointless: the pool is closed.
@@ -283,6 +286,7 @@ func (e *Engine) failure(ctx context.Context, shard int16, id uuid.UUID, workflo
 		f.Step, f.Attempt, f.Code, f.Reason = fmt.Sprint("number ", d.Node), int(d.Attempt), text(d.Code), text(d.Reason)
 		if g, err := decodeGraph(run.Graph); err == nil { // a newer release's may not be understood
 			f.Step = g.name(int(d.Node))
+			f.Owner = ownerOf(run.Owners, f.Step)
 		}
 	}
 	return f, nil

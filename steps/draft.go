@@ -99,7 +99,7 @@ func (l lookUp) settle(step *plan.Step) (problems []error) {
 	if err := checkDuration(l.late); err != nil {
 		problems = append(problems, fmt.Errorf("lateArrival %w", err))
 	}
-	retry, err := s.retry.over(Retry{}, defaultQuestions)
+	retry, err := s.retry.over(Retry{}, plan.DefaultQuestions)
 	if err != nil {
 		problems = append(problems, fmt.Errorf("Retry: %w", err))
 	}

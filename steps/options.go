@@ -62,8 +62,9 @@ func Queue(name string) Option {
 	}}
 }
 
-// Owner names who must look when the step is dead: a team, a channel, a
-// person. Default: nobody.
+// Owner names who must look when the step is dead or uncertain: a team, a
+// channel, a person. The log, engine.RunInfo and engine.FailedError name it.
+// Default: nobody.
 func Owner(name string) Option {
 	return option{"Owner", func(s *settings) error {
 		s.owner = name

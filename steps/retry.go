@@ -19,15 +19,9 @@ type Retry struct {
 }
 
 // RetryUnknown is the budget and backoff of errors that nothing classifies,
-// panics among them. Defaults: 5 attempts within 24 hours, 1 second to 1
-// minute apart.
+// panics among them. Defaults: 5 attempts within 24 hours, the first delay at
+// most 1 second, later ones at most 1 minute.
 type RetryUnknown Retry
-
-var (
-	defaultTransient = plan.Retry{Attempts: 25, Within: 24 * time.Hour, Delay: time.Second, MaxDelay: 10 * time.Minute}
-	defaultUnknown   = plan.Retry{Attempts: 5, Within: 24 * time.Hour, Delay: time.Second, MaxDelay: time.Minute}
-	defaultQuestions = plan.Retry{Attempts: 100, Within: 24 * time.Hour, Delay: time.Second, MaxDelay: 10 * time.Minute}
-)
 
 func (r Retry) set(s *settings) {
 	if s.once("Retry") {

@@ -24,10 +24,8 @@ type settings struct {
 }
 
 const (
-	defaultLease      = time.Minute
-	leastLease        = 100 * time.Millisecond
-	defaultMaxRuntime = 15 * time.Minute
-	defaultQueue      = "default"
+	leastLease   = 100 * time.Millisecond
+	defaultQueue = "default"
 )
 
 func gather(opts []Option) *settings {
@@ -80,10 +78,10 @@ func (s *settings) effects() (names []string) {
 // fill writes the effective settings into step.
 func (s *settings) fill(step *plan.Step, d *settings) (problems []error) {
 	var err error
-	if step.Transient, err = s.retry.over(d.retry, defaultTransient); err != nil {
+	if step.Transient, err = s.retry.over(d.retry, plan.DefaultTransient); err != nil {
 		problems = append(problems, fmt.Errorf("Retry: %w", err))
 	}
-	if step.Unknown, err = s.unknown.over(d.unknown, defaultUnknown); err != nil {
+	if step.Unknown, err = s.unknown.over(d.unknown, plan.DefaultUnknown); err != nil {
 		problems = append(problems, fmt.Errorf("RetryUnknown: %w", err))
 	}
 	step.Queue = first(s.queue, d.queue, defaultQueue)
@@ -102,11 +100,11 @@ func (s *settings) fill(step *plan.Step, d *settings) (problems []error) {
 	lease, limit := first(s.lease, d.lease), first(s.maxRuntime, d.maxRuntime)
 	switch {
 	case lease == 0 && limit == 0:
-		lease, limit = defaultLease, defaultMaxRuntime
+		lease, limit = plan.DefaultLease, plan.DefaultMaxRuntime
 	case lease == 0:
-		lease = min(defaultLease, limit)
+		lease = min(plan.DefaultLease, limit)
 	case limit == 0:
-		limit = max(defaultMaxRuntime, lease)
+		limit = max(plan.DefaultMaxRuntime, lease)
 	case lease > limit:
 		problems = append(problems, fmt.Errorf("Lease: %v is more than MaxRuntime, %v", lease, limit))
 	}

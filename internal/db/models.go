@@ -40,6 +40,7 @@ type PawlDefinition struct {
 	Hash     []byte
 	Graph    []byte
 	Queue    string
+	Owners   []byte
 	ActiveAt time.Time
 }
 

@@ -58,6 +58,19 @@ type Retry struct {
 	MaxDelay time.Duration
 }
 
+// The defaults of a step's settings.
+const (
+	DefaultLease      = time.Minute
+	DefaultMaxRuntime = 15 * time.Minute
+)
+
+// The default budgets: of transient errors, of unknown ones, of questions.
+var (
+	DefaultTransient = Retry{Attempts: 25, Within: 24 * time.Hour, Delay: time.Second, MaxDelay: 10 * time.Minute}
+	DefaultUnknown   = Retry{Attempts: 5, Within: 24 * time.Hour, Delay: time.Second, MaxDelay: time.Minute}
+	DefaultQuestions = Retry{Attempts: 100, Within: 24 * time.Hour, Delay: time.Second, MaxDelay: 10 * time.Minute}
+)
+
 // Step is a step with its effective settings: every default is filled in.
 type Step struct {
 	Name     string

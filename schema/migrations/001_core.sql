@@ -43,6 +43,7 @@ CREATE TABLE pawl.definition (
   hash      bytea       NOT NULL,
   graph     bytea       NOT NULL,           -- JSON
   queue     text        NOT NULL,           -- of the first step
+  owners    json        NOT NULL DEFAULT '{}', -- by step: who must look when it is dead or uncertain, as the code said last
   active_at timestamptz NOT NULL,           -- when a process that knows it started last
   UNIQUE (workflow, hash)
 );
