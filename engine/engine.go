@@ -28,7 +28,7 @@ type Config struct {
 	Name string
 	// Queues that Work serves. Default: all.
 	Queues []string
-	// Slots is how many steps Work runs at once. Default: 100.
+	// Slots is how many steps Work runs at once, 1 to 100,000. Default: 100.
 	Slots int
 	// Session is how long a killed process's jobs stay away at most before
 	// others take them back; renewed every third of it. Default: 15 s. At least 500 ms.
@@ -37,12 +37,13 @@ type Config struct {
 	// before it hands back what it can. Keep it below the time that your
 	// platform gives a process to stop. Default: 25 s.
 	Drain time.Duration
-	// MaxPayload is the largest input, output or cursor in bytes. Default: 1 MiB.
+	// MaxPayload is the largest input, output or cursor in bytes, at most 256 MiB.
+	// Default: 1 MiB.
 	MaxPayload int
 	// ListenDSN is a direct connection for LISTEN, where the pool goes through
 	// a transaction pooler. Default: a connection of the pool.
 	ListenDSN string
-	// NoListen turns wake-ups off: polling alone finds all work, later.
+	// NoListen turns wake-ups off: polling alone finds all work, within a third of Session.
 	NoListen bool
 	// Logger gets what a person should know. Default: slog.Default().
 	Logger *slog.Logger

@@ -19,14 +19,14 @@ type State string
 // due, and no live worker knows the step.
 const (
 	Cancelling State = "cancelling"
-	Dead       State = "dead" // a step is dead, others still move
+	Dead       State = "dead" // a step is dead, others still move (not yet: a sequence is Failed)
 	Uncertain  State = "uncertain"
-	Running    State = "running" // or due
-	Waiting    State = "waiting"
+	Running    State = "running"   // or due
+	Waiting    State = "waiting"   // not yet
 	Scheduled  State = "scheduled" // due later: started so, or a retry
 	Succeeded  State = "succeeded"
 	Failed     State = "failed" // dead, and nothing of it can move; Replay opens it again
-	Undone     State = "undone"
+	Undone     State = "undone" // not yet
 	Cancelled  State = "cancelled"
 	Stranded   State = "stranded"
 )
@@ -77,18 +77,23 @@ type JobInfo struct {
 
 // Transition is a row of a run's history: how one attempt, or one wait, ended.
 type Transition struct {
-	Job, Token          int64
-	Step                string
-	From, To            string
-	Event               string
-	Writer, Actor       string
-	Attempt             int
-	Owner               string // whose lease it closed
-	GrantedAt           time.Time
-	EndedAt             time.Time
-	Class, Code, Reason string
-	EvidenceText        string
-	Output              []byte
+	Job, Token int64
+	Step       string // "result": where the run's result is made
+	From, To   string // pending, running, waiting, uncertain, dead; To also gone: the job ended with its run
+	// Event is completed, retried, snoozed, handed_back, lapsed, uncertain, dead,
+	// cancelled; of a question asking, unknown, settled, repeat; of a person's act
+	// resolved, replayed.
+	Event        string
+	Writer       string // worker, recovery, reconciler, person
+	Actor        string // the person, or the program that acted for one
+	Attempt      int
+	Owner        string    // a worker's session: whose lease it closed
+	GrantedAt    time.Time // that lease; zero if there was none
+	EndedAt      time.Time
+	Class        string // a steps.Class; empty if there was no error
+	Code, Reason string // of the error, or of the act
+	EvidenceText string // of a person's resolution
+	Output       []byte // JSON; of a replay: the corrected input
 }
 
 // Evidence is what came after its lease was lost.

@@ -14,14 +14,14 @@ import (
 type Filter struct {
 	Workflow string
 	Key      string
-	Tags     []string // all of them
-	States   []State  // one of them; Stranded among them adds those that are
-	Step     string   // where a live or failed run stands
-	Code     string   // of the last error there
-	Since    time.Time
-	Until    time.Time
-	Before   string // an id: only older runs, for the next page
-	Limit    int    // default 100, at most 1,000
+	Tags     []string  // all of them
+	States   []State   // one of them; Stranded among them adds those that are
+	Step     string    // where a live or failed run stands
+	Code     string    // of the last error there
+	Since    time.Time // started then or later
+	Until    time.Time // started before; zero: no limit
+	Before   string    // an id: only older runs, for the next page
+	Limit    int       // default 100, at most 1,000
 }
 
 // List returns runs, newest first.

@@ -38,7 +38,7 @@ func (b By) check() error {
 // it may have happened); a run whose last step completes
 // meanwhile has succeeded. The wish is durable when Cancel returns; Wait tells
 // when the run has ended. Cancelling twice is no error; a run that has ended
-// gives ErrState.
+// gives ErrState, one that is not there ErrNotFound.
 func (e *Engine) Cancel(ctx context.Context, id string, by By) error {
 	u, err := e.parse(id)
 	if err != nil {
@@ -87,7 +87,8 @@ func WithInput(in any) ReplayOption {
 
 // Replay tries the dead step of a failed run again: same run, same place, same
 // history, budgets anew. The run is open again, durably, when Replay returns.
-// ErrState if it has no dead step, or if its key has started another run since.
+// ErrState if it has no dead step, or if its key has started another run since;
+// ErrNotFound; ErrTooLarge for a corrected input larger than Config.MaxPayload.
 func (e *Engine) Replay(ctx context.Context, id string, by By, opts ...ReplayOption) error {
 	var o replaying
 	for _, opt := range opts {
@@ -211,8 +212,10 @@ func ItHappened(output any, evidence string) Resolution { return Resolution{true
 // with the same idempotency key. The evidence says how that is known.
 func ItNeverHappened(evidence string) Resolution { return Resolution{evidence: evidence} }
 
-// Resolve settles the uncertain effect of a run by a person's word. ErrState
-// if none is uncertain, or a question about it is under way just now.
+// Resolve settles the uncertain effect of a run by a person's word, which is
+// durable when it returns. ErrState if none is uncertain, or a question about it
+// is under way just now; ErrNotFound; ErrTooLarge for an output larger than
+// Config.MaxPayload.
 func (e *Engine) Resolve(ctx context.Context, id string, by By, r Resolution) error {
 	if strings.TrimSpace(r.evidence) == "" {
 		return fmt.Errorf("pawl: resolving run %s: the evidence is empty: how it is known is recorded", clean(id, 100))
@@ -255,8 +258,9 @@ func (e *Engine) Resolve(ctx context.Context, id string, by By, r Resolution) er
 	})
 }
 
-// ReleaseKey allows a key one more start once its run has ended. The new run's
-// effects have new idempotency keys: it charges anew. ErrNotFound if no run has the key.
+// ReleaseKey allows a key one more start once its run has ended, durably when it
+// returns. The new run's effects have new idempotency keys: it charges anew.
+// ErrNotFound if no run has the key.
 func (e *Engine) ReleaseKey(ctx context.Context, workflow, key string, by By) error {
 	if err := errors.Join(by.check(), badText("workflow", workflow, 1000), badText("key", key, 512)); err != nil {
 		return err

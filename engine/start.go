@@ -97,7 +97,8 @@ func WithPriority(p Priority) StartOption {
 	})
 }
 
-// Silently sends no wake-up: polling finds the run within a few seconds.
+// Silently sends no wake-up: polling finds the run within a third of the
+// workers' Config.Session (5 s by default).
 // For StartTx in transactions so frequent that NOTIFY's lock would be felt.
 func Silently() StartOption { return startOption(func(s *starting) { s.silent = true }) }
 
@@ -105,13 +106,16 @@ func Silently() StartOption { return startOption(func(s *starting) { s.silent = 
 // will be worked on by any process that has its definition; this one needs
 // only the contract. An error of the connection leaves open whether it was
 // started: start again with the same Key. ErrKeyConflict comes with the run
-// that has the key.
+// that has the key; after ErrUnknownWorkflow, ErrTooLarge or an error about an
+// option nothing was stored.
 func Start[I, O any](ctx context.Context, e *Engine, w steps.Workflow[I, O], in I, opts ...StartOption) (Run[O], error) {
 	return first(startMany(ctx, e, e.db, nil, w, []I{in}, opts))
 }
 
 // StartTx starts a run in the caller's transaction: it exists when that
-// commits, and never did if it rolls back. Workers are woken at the commit.
+// commits, and never did if it rolls back; nothing is durable when StartTx
+// returns. Workers are woken at the commit. The errors are Start's; one of the
+// database's has made the transaction useless, as any statement's would.
 func StartTx[I, O any](ctx context.Context, e *Engine, tx pgx.Tx, w steps.Workflow[I, O], in I, opts ...StartOption) (Run[O], error) {
 	if tx == nil {
 		return Run[O]{}, fmt.Errorf("pawl: StartTx of workflow %q needs a transaction", w.Name())
@@ -119,8 +123,10 @@ func StartTx[I, O any](ctx context.Context, e *Engine, tx pgx.Tx, w steps.Workfl
 	return first(startMany(ctx, e, db.New(tx), tx, w, []I{in}, opts))
 }
 
-// StartMany starts a run for each input, all or none, in one commit. Some ten
-// thousand at a time is a good size. The runs come in the order of the inputs.
+// StartMany starts a run for each input, all or none, in one commit, which is
+// durable when it returns. Some ten thousand at a time is a good size. The runs
+// come in the order of the inputs; those of keys that had started one before
+// have Existed. The errors are Start's.
 func StartMany[I, O any](ctx context.Context, e *Engine, w steps.Workflow[I, O], ins []I, opts ...StartOption) ([]Run[O], error) {
 	if len(ins) == 0 {
 		return nil, nil

@@ -60,7 +60,7 @@ func ExampleStep_LookUp() {
 		return steps.NeverHappened[string](), nil
 	}, 10*time.Minute, steps.Retry{Attempts: 20})
 
-	fmt.Println(book.Of(reserve).Err())
+	fmt.Println(book.Of(reserve).Err()) // a whole run of such a step: examples/order
 	// Output: <nil>
 }
 

@@ -83,8 +83,8 @@ func (s Step[I, O]) Do(f *Flow, in Ref[I]) Ref[O] {
 //
 // [NeverHappened] counts only when lateArrival has passed since: so long can
 // the target still receive what was sent. A [Retry] among the options is the
-// questions' budget and backoff: 100 attempts within 24 hours, 1 second to 10
-// minutes apart, unless set.
+// questions' budget and backoff; unless set 100 attempts within 24 hours, the
+// first delay at most 1 second, later ones at most 10 minutes.
 func (s Step[I, O]) LookUp(fn func(context.Context, I) (Verdict[O], error), lateArrival time.Duration, opts ...Option) Step[I, O] {
 	q := lookUp{late: lateArrival, opts: slices.Clone(opts)}
 	if fn != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pawlworks/pawl/engine"
-	"github.com/pawlworks/pawl/internal/pglocal" // yours: pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
+	"github.com/pawlworks/pawl/internal/pglocal" // a server for trying it out, in this repository alone
 	"github.com/pawlworks/pawl/steps"
 )
 

@@ -22,4 +22,7 @@ func TestReadme(t *testing.T) {
 }
 
 // It runs alone.
-func TestHello(t *testing.T) { main() }
+func Example() {
+	main()
+	// Output: hello WORLD
+}

@@ -7,7 +7,7 @@
 //
 // The module's doc.go has it run by go generate:
 //
-//	//go:generate go run ./internal/gen
+//	//go:generate go run ./internal/gen generate
 //
 // sqlc.yaml takes the database's address from PAWL_SQLC_URI. PAWL_SQLC names a
 // binary to use instead of building the pinned version, which takes minutes

@@ -20,6 +20,7 @@ package pglocal
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 )
@@ -67,7 +68,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	}
 	s, err := Start(ctx, o)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w (or set PAWL_DATABASE_URL to the database of a running server)", err)
 	}
 	return &DB{URL: s.URL("postgres"), Server: s}, nil
 }

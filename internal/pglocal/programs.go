@@ -74,8 +74,7 @@ func findPrograms(ctx context.Context, o Options, a account, major int) (program
 		want = strconv.Itoa(major)
 	}
 	return programs{}, fmt.Errorf("pglocal: found no PostgreSQL %s; install one (Debian: apt-get install postgresql; "+
-		"macOS: brew install postgresql@18), or set PAWL_PG_BIN to the directory of its programs, "+
-		"or PAWL_DATABASE_URL to a running server: %w", want, why)
+		"macOS: brew install postgresql@18), or set PAWL_PG_BIN to the directory of its programs: %w", want, why)
 }
 
 // installed lists what the machine has, newest major version first.

@@ -66,7 +66,7 @@ func TestNewestIsFound(t *testing.T) {
 	}
 	for _, major := range []int{14, 20} {
 		if _, err := findPrograms(t.Context(), Options{NoDownload: true}, a, major); err == nil ||
-			!strings.Contains(err.Error(), "PAWL_DATABASE_URL") {
+			!strings.Contains(err.Error(), "PAWL_PG_BIN") {
 			t.Errorf("for data of %d: %v", major, err)
 		}
 	}
