@@ -31,7 +31,8 @@ type Config struct {
 	// Slots is how many steps Work runs at once, 1 to 100,000. Default: 100.
 	Slots int
 	// Session is how long a killed process's jobs stay away at most before
-	// others take them back; renewed every third of it. Default: 15 s. At least 500 ms.
+	// others take them back; renewed every third of it, or two thirds while the
+	// process holds none. Default: 15 s. At least 500 ms.
 	Session time.Duration
 	// Drain is how long Work waits for its steps when its context has ended,
 	// before it hands back what it can. Keep it below the time that your

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -25,6 +26,8 @@ type listener struct {
 	next   int
 	cancel context.CancelFunc
 	done   chan struct{}
+
+	hears atomic.Bool // just now
 }
 
 const (
@@ -101,6 +104,8 @@ func (l *listener) listen(ctx context.Context, pool *pgxpool.Pool) error {
 	if err := timed(ctx, func(ctx context.Context) error { _, err := conn.Exec(ctx, "LISTEN pawl"); return err }); err != nil {
 		return err
 	}
+	l.hears.Store(true)
+	defer l.hears.Store(false)
 	l.tell("")
 	for {
 		wait, cancel := context.WithTimeout(ctx, listenHeartbeat)

@@ -33,7 +33,7 @@ func (w *worker) recover(ctx context.Context) time.Duration {
 		return w.failedLoop(ctx, "closing lapsed sessions", err)
 	}
 	for _, s := range closed {
-		w.log.Warn("pawl: a worker's session lapsed; its jobs are taken back", "owner", s.ID, "worker", s.Name)
+		w.log.Warn("pawl: a worker's session lapsed; its jobs are taken back", "owner", s.ID, "lapsed", s.Name)
 	}
 	for _, shard := range w.e.shards {
 		for behind := int64(0); ctx.Err() == nil; {

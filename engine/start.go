@@ -97,8 +97,8 @@ func WithPriority(p Priority) StartOption {
 	})
 }
 
-// Silently sends no wake-up: polling finds the run within a third of the
-// workers' Config.Session (5 s by default).
+// Silently sends no wake-up: polling finds the run within three quarters of the
+// workers' Config.Session (15 s by default).
 // For StartTx in transactions so frequent that NOTIFY's lock would be felt.
 func Silently() StartOption { return startOption(func(s *starting) { s.silent = true }) }
 

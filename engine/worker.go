@@ -120,6 +120,9 @@ func (w *worker) hold(l *lease) {
 	if first || l.term < 4*keeperLatest { // else its next look is soon enough
 		w.keeper.wake()
 	}
+	if first && w.sessionAge() > w.e.config.Session/3 { // it has rested
+		w.pulse.wake()
+	}
 }
 
 func (w *worker) replace(old, l *lease) *lease {
@@ -165,12 +168,17 @@ func (w *worker) renewedSession(sent moment) {
 	w.beaten = sent
 }
 
-// sessionTrust is for how much longer the session may be relied on.
-func (w *worker) sessionTrust() time.Duration {
+// sessionAge is how long ago the session was renewed.
+func (w *worker) sessionAge() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.beaten.elapsed()
+}
+
+// sessionTrust is for how much longer the session may be relied on.
+func (w *worker) sessionTrust() time.Duration {
 	ttl := w.e.config.Session
-	return ttl - margin(ttl) - w.beaten.elapsed()
+	return ttl - margin(ttl) - w.sessionAge()
 }
 
 // load reads which graphs and routes there are, and binds the code to them.
@@ -293,5 +301,5 @@ func (w *worker) maintain(ctx context.Context) time.Duration {
 const (
 	committers      = 2
 	partitionsAhead = 30 // days
-	maintainEvery   = time.Minute
+	maintainEvery   = 5 * time.Minute
 )

@@ -77,14 +77,16 @@ WITH s AS (
          LATERAL (SELECT j.due_at FROM pawl.job j
                    WHERE j.shard = $1::smallint AND j.route = r.route AND j.state = 'pending' AND j.node >= r.floor
                    ORDER BY j.due_at, j.id LIMIT 1) x
+), e AS MATERIALIZED (
+  SELECT min(CASE WHEN o.id IS NULL THEN pawl.now() ELSE j.expires_at END) AS lapse_at, min(o.expires_at) AS session_lapse_at
+    FROM pawl.job j LEFT JOIN pawl.session o ON o.id = j.owner AND o.closed_at IS NULL
+   WHERE j.shard = $1::smallint AND j.state = 'running'
 )
 SELECT EXISTS (SELECT FROM s)::boolean AS alive, pawl.clock()::timestamptz AS now,
        coalesce((SELECT array_agg(d.route ORDER BY d.route) FROM d), '{}')::int[] AS routes,
        coalesce((SELECT array_agg(d.due_at ORDER BY d.route) FROM d), '{}')::timestamptz[] AS due_ats,
-       coalesce((SELECT min(CASE WHEN o.id IS NULL THEN pawl.now() ELSE j.expires_at END)
-          FROM pawl.job j LEFT JOIN pawl.session o ON o.id = j.owner AND o.closed_at IS NULL
-         WHERE j.shard = $1::smallint AND j.state = 'running'), '9999-01-01 00:00:00+00')::timestamptz AS lapse_at,
-       coalesce((SELECT min(o.expires_at) FROM pawl.session o WHERE o.closed_at IS NULL), '9999-01-01 00:00:00+00')::timestamptz AS session_lapse_at,
+       coalesce((SELECT e.lapse_at FROM e), '9999-01-01 00:00:00+00')::timestamptz AS lapse_at,
+       coalesce((SELECT e.session_lapse_at FROM e), '9999-01-01 00:00:00+00')::timestamptz AS session_lapse_at,
        coalesce((SELECT j.due_at FROM pawl.job j WHERE j.shard = $1::smallint AND j.state = 'uncertain' AND j.due_at < 'infinity' ORDER BY j.due_at, j.id LIMIT 1),
                 '9999-01-01 00:00:00+00')::timestamptz AS ask_at,
        coalesce((SELECT array_agg(c.id) FROM (SELECT r.id FROM pawl.run r WHERE r.shard = $1::smallint AND r.cancelling
@@ -114,8 +116,8 @@ type PulseRow struct {
 	Cancelling     []uuid.UUID
 }
 
-// Renews the session and tells what there is to do: when each route has work next, when a lease or a session
-// runs out, when a question is due, which runs are being cancelled.
+// Renews the session and tells what there is to do: when each route has work next, when a lease or the session of
+// one that holds a lease runs out, when a question is due, which runs are being cancelled.
 func (q *Queries) Pulse(ctx context.Context, arg PulseParams) (PulseRow, error) {
 	row := q.db.QueryRow(ctx, pulse,
 		arg.Shard,
