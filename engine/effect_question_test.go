@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -106,6 +107,53 @@ func TestEffectQuestionsExhausted(t *testing.T) {
 	info = effGet(t, e, r.ID)
 	if h := effRows(info, "resolved"); len(h) != 1 || h[0].Actor != effPerson.Actor || h[0].Reason != effPerson.Reason || h[0].EvidenceText != "call of Monday" || h[0].Writer != "person" {
 		t.Errorf("the person's word is recorded as %+v", h)
+	}
+}
+
+// A StillUnknown that names no time backs off: between zero and a limit that
+// doubles from the budget's Delay to its MaxDelay. One that does is asked again then.
+func TestEffectQuestionsBackOff(t *testing.T) {
+	t.Parallel()
+	const first, most, named = 1000 * time.Hour, 3000 * time.Hour, 77 * time.Hour
+	var calls atomic.Int64
+	pool := pgtest.Pool(t)
+	noteDelays(t, pool)
+	e := effEngine(t, pool, engine.Config{Workflows: []steps.Definition{effAsk.Of(
+		steps.New("pay", effUnsure(&calls)).LookUp(func(_ context.Context, n int) (steps.Verdict[string], error) {
+			switch n {
+			case 0:
+				return steps.StillUnknown[string](named), nil
+			case 1:
+				return steps.Verdict[string]{}, errors.New("no answer to the question either")
+			}
+			return steps.StillUnknown[string](0), nil
+		}, time.Millisecond, steps.Retry{Attempts: 4, Delay: first, MaxDelay: most}))}})
+	work(t, e)
+	var runs []engine.Run[string]
+	for i := range 25 {
+		runs = append(runs, effStart(t, e, effAsk, i))
+	}
+	byQuestion := make([][]time.Duration, 4)
+	for i, r := range runs {
+		var ds []time.Duration
+		effUntil(t, "all questions to be asked", func() bool {
+			hurryAll(t, pool)
+			ds = delays(t, pool, r.ID, "unknown")
+			return len(ds) == len(byQuestion)
+		})
+		if ds[3] != forPerson {
+			t.Errorf("run %d: after the last question it is due in %v, not for a person", i, ds[3])
+		}
+		for q, d := range ds[:3] {
+			if i > 0 {
+				byQuestion[q] = append(byQuestion[q], d)
+			} else if d != named {
+				t.Errorf("an answer that named %v is asked for again after %v", named, d)
+			}
+		}
+	}
+	for q, limit := range []time.Duration{first, 2 * first, most} {
+		spreadUpTo(t, fmt.Sprintf("question %d", q+1), byQuestion[q], limit)
 	}
 }
 

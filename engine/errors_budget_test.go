@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -47,6 +48,46 @@ func TestErrorBudgets(t *testing.T) {
 		t.Fatal(err)
 	}
 	effUntil(t, "the budget to be spent again", func() bool { return n.Load() == 18 && effGet(t, e, r.ID).State == engine.Failed })
+}
+
+// Each class of failure has its own backoff: a random delay up to a limit that
+// begins at Delay and doubles up to MaxDelay, by the count of that class alone.
+func TestErrorBackoff(t *testing.T) {
+	t.Parallel()
+	pool := effPool(t, pgtest.Database(t))
+	noteDelays(t, pool)
+	// The upper half of each limit is beyond the one before.
+	budgets := map[string]struct {
+		err    error
+		limits []time.Duration
+	}{
+		"transient": {steps.Transient(errPlain), []time.Duration{1000 * time.Hour, 2000 * time.Hour, 3000 * time.Hour, 3000 * time.Hour}},
+		"unknown":   {errPlain, []time.Duration{10 * time.Hour, 20 * time.Hour, 40 * time.Hour, 70 * time.Hour}},
+	}
+	w := steps.Declare[string, int]("backoff")
+	e := effEngine(t, pool, engine.Config{Workflows: []steps.Definition{w.Of(steps.New("step", func(_ context.Context, class string) (int, error) {
+		return 0, budgets[class].err
+	}, steps.Retry{Attempts: 5, Delay: 1000 * time.Hour, MaxDelay: 3000 * time.Hour}, steps.RetryUnknown{Attempts: 5, Delay: 10 * time.Hour, MaxDelay: 70 * time.Hour}))}})
+	work(t, e)
+	for class, b := range budgets {
+		var runs []engine.Run[int]
+		for range 24 {
+			runs = append(runs, effStart(t, e, w, class))
+		}
+		after := make([][]time.Duration, len(b.limits)) // so many failures
+		for _, r := range runs {
+			effUntil(t, "the budget to be spent", func() bool {
+				hurryAll(t, pool)
+				return effGet(t, e, r.ID).State == engine.Failed
+			})
+			for i, d := range delays(t, pool, r.ID, "retried") {
+				after[i] = append(after[i], d)
+			}
+		}
+		for i, limit := range b.limits {
+			spreadUpTo(t, fmt.Sprintf("%s, failure %d", class, i+1), after[i], limit)
+		}
+	}
 }
 
 // The budget of time counts from the first failure.

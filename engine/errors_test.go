@@ -83,6 +83,7 @@ var errCases = []errCase{
 	{name: "retry after less than nothing", body: errOf(steps.RetryAfter(math.MinInt64, errPlain)), state: engine.Scheduled, class: "transient", code: "RETRY_AFTER", most: time.Second, spent: 1},
 	{name: "absurd budget", body: errOf(steps.Transient(errPlain)), opts: []steps.Option{steps.Retry{Attempts: math.MaxInt, Within: steps.Forever, Delay: math.MaxInt64, MaxDelay: math.MaxInt64}}, state: engine.Scheduled, class: "transient", code: "TRANSIENT", most: 101 * 366 * 24 * time.Hour, spent: 1},
 	{name: "snooze", body: errOf(steps.Snooze(time.Hour)), state: engine.Scheduled, class: "snooze", code: "SNOOZE", least: time.Hour, most: time.Hour, spent: 0},
+	{name: "snooze for no time", body: errOf(steps.Snooze(0)), state: engine.Scheduled, class: "snooze", code: "SNOOZE", least: 100 * time.Millisecond, most: 100 * time.Millisecond, spent: 0},
 	{name: "snooze for 200 years", body: errOf(steps.Snooze(200 * 365 * 24 * time.Hour)), state: engine.Scheduled, class: "snooze", code: "SNOOZE", least: 99 * 365 * 24 * time.Hour, most: 101 * 366 * 24 * time.Hour, spent: 0},
 	{name: "uncertain in a plain step", body: errOf(steps.Uncertain(errPlain)), state: engine.Uncertain, class: "uncertain", code: "UNCERTAIN", spent: 1},
 	{name: "deadline", body: errOf(fmt.Errorf("get: %w", context.DeadlineExceeded)), state: engine.Scheduled, class: "transient", code: "TIMEOUT", most: time.Second, spent: 1},
@@ -110,7 +111,9 @@ var errCases = []errCase{
 func TestErrorTable(t *testing.T) {
 	t.Parallel()
 	pool := effPool(t, pgtest.Database(t))
+	noteDelays(t, pool)
 	var defs []steps.Definition
+	var usual []time.Duration // by backoff, where nothing else is asked for
 	contract := func(i int) steps.Workflow[int, errOut] { return steps.Declare[int, errOut](fmt.Sprint("errors-", i)) }
 	for i, c := range errCases {
 		defs = append(defs, contract(i).Of(steps.New("step", func(context.Context, int) (errOut, error) { return c.body() }, c.opts...)))
@@ -136,17 +139,22 @@ func TestErrorTable(t *testing.T) {
 		if h.To != to {
 			t.Errorf("%s: it is %s, not %s", c.name, h.To, to)
 		}
-		switch {
-		case c.state != engine.Scheduled && (info.State != c.state || info.Jobs[0].Attempt != c.spent || !info.DueAt.IsZero()):
-			t.Errorf("%s: %s, due at %v, %d attempts", c.name, info.State, info.DueAt, info.Jobs[0].Attempt)
-		case c.state == engine.Scheduled && len(info.History) == 1 && info.Jobs[0].State == "pending":
-			if d := info.DueAt.Sub(h.EndedAt); d < c.least-time.Second || d > c.most+time.Second || info.Jobs[0].Attempt != c.spent {
-				t.Errorf("%s: again after %v, %d attempts", c.name, d, info.Jobs[0].Attempt)
+		if c.state != engine.Scheduled {
+			if info.State != c.state || info.Jobs[0].Attempt != c.spent || !info.DueAt.IsZero() {
+				t.Errorf("%s: %s, due at %v, %d attempts", c.name, info.State, info.DueAt, info.Jobs[0].Attempt)
 			}
-		case c.state == engine.Scheduled && len(info.History) > 1: // it has been tried again
-			if d := info.History[1].GrantedAt.Sub(h.EndedAt); d < c.least {
-				t.Errorf("%s: again after %v", c.name, d)
-			}
+			continue
+		}
+		d := delays(t, pool, ids[i], h.Event)[0]
+		if d < c.least || d > c.most {
+			t.Errorf("%s: again after %v, not %v to %v", c.name, d, c.least, c.most)
+		}
+		if c.least == 0 && c.most == time.Second {
+			usual = append(usual, d)
+		}
+		if len(info.History) == 1 && info.Jobs[0].State == "pending" && info.Jobs[0].Attempt != c.spent {
+			t.Errorf("%s: %d attempts", c.name, info.Jobs[0].Attempt)
 		}
 	}
+	spreadUpTo(t, "by default", usual, time.Second)
 }

@@ -3,6 +3,8 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/pawlworks/pawl/engine"
+	"github.com/pawlworks/pawl/internal/db"
 	"github.com/pawlworks/pawl/internal/pgtest"
 	"github.com/pawlworks/pawl/steps"
 )
@@ -171,9 +174,47 @@ func TestLeaseLost(t *testing.T) {
 			t.Errorf("recorded as %+v", h)
 		}
 	}
-	// The first lapse is tried again without delay, the others with a backoff.
 	if info.History[3].Attempt != 4 {
 		t.Errorf("done at attempt %d", info.History[3].Attempt)
+	}
+}
+
+// The first lapse is tried again without delay: a worker that died says nothing
+// of the step. Those after it back off, up to a limit that doubles to a minute;
+// a cursor that moves makes the next lapse a first one.
+func TestLeaseLapseBackoff(t *testing.T) {
+	t.Parallel()
+	b := newFenceBed(t)
+	noteDelays(t, b.pool)
+	owner, ctx := b.owner(), context.Background()
+	j := b.one(owner)
+	lapse := func(jitter float64) time.Duration {
+		t.Helper()
+		b.exec("UPDATE pawl.job SET expires_at = granted_at")
+		if rows, err := taken(b.q.Recover(ctx, db.RecoverParams{Most: 10, Budget: 100, BaseMs: 1000, Jitter: jitter, Request: rand.Int64()})); err != nil || len(rows) != 1 {
+			t.Fatal(rows, err)
+		}
+		ds := delays(t, b.pool, j.RunID.String(), "lapsed")
+		b.exec("UPDATE pawl.job SET due_at = pawl.now()")
+		j = b.claim(owner)[0]
+		return ds[len(ds)-1]
+	}
+	for i, want := range []time.Duration{0, 2, 4, 8, 16, 32, 60, 60} {
+		if d := lapse(1); d != want*time.Second {
+			t.Errorf("after lapse %d it is due in %v, with the whole jitter", i+1, d)
+		}
+	}
+	if d := lapse(0.25); d != 15*time.Second {
+		t.Errorf("due in %v, with a quarter of the jitter", d)
+	}
+	if rows, err := b.q.SaveCursor(ctx, db.SaveCursorParams{ID: j.ID, LeaseMs: 1000, Owner: owner, Token: j.Token, Encoding: "json", Value: []byte("1")}); err != nil || len(rows) != 1 {
+		t.Fatal(rows, err)
+	}
+	if d := lapse(1); d != 0 {
+		t.Errorf("due in %v, after the first lapse since the cursor moved", d)
+	}
+	if d := lapse(1); d != 2*time.Second {
+		t.Errorf("due in %v, after the second", d)
 	}
 }
 
@@ -182,8 +223,9 @@ func TestLeaseLost(t *testing.T) {
 func TestLeaseLapseBudget(t *testing.T) {
 	t.Parallel()
 	pool := effPool(t, pgtest.Database(t))
+	noteDelays(t, pool)
 	stuck, slow := steps.Declare[int, int]("stuck"), steps.Declare[int, int]("slow")
-	e := effEngine(t, pool, engine.Config{Workflows: []steps.Definition{
+	e := effEngine(t, pool, engine.Config{Session: time.Second, Workflows: []steps.Definition{
 		stuck.Of(steps.New("stuck", func(ctx context.Context, _ int) (int, error) {
 			<-ctx.Done()
 			return 0, ctx.Err()
@@ -205,8 +247,15 @@ func TestLeaseLapseBudget(t *testing.T) {
 	if info.Code != "LEASE_EXPIRED" || len(info.History) != 5 || len(effRows(info, "lapsed")) != 4 {
 		t.Errorf("%s: %v", info.Code, effEvents(info))
 	}
+	ds := delays(t, pool, a.ID, "lapsed")
+	if ds[0] != 0 || ds[1] > 2*time.Second || ds[2] > 4*time.Second || ds[3] > 8*time.Second || slices.Min(ds) < 0 || slices.Max(ds) == 0 {
+		t.Errorf("tried again after %v", ds)
+	}
 	if info = effHurried(t, pool, e, b.ID, engine.Succeeded, engine.Failed); info.State != engine.Succeeded || len(effRows(info, "lapsed")) < 7 {
 		t.Errorf("%s: %v", info.State, effEvents(info))
+	}
+	if ds := delays(t, pool, b.ID, "lapsed"); slices.Max(ds) != 0 { // each is the first since the cursor moved
+		t.Errorf("with a cursor that moves, tried again after %v", ds)
 	}
 }
 
