@@ -1,47 +1,20 @@
 package engine_test
 
 import (
-	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/pawlworks/pawl/engine"
 	"github.com/pawlworks/pawl/internal/pgtest"
 	"github.com/pawlworks/pawl/steps"
 )
 
-var envBlank atomic.Int64
-
-// envBlankDatabase is the URL of a database without the schema.
-func envBlankDatabase(t testing.TB) string {
-	t.Helper()
-	server := pgtest.Server(t)
-	admin := func(sql string) {
-		ctx := context.Background()
-		conn, err := pgx.Connect(ctx, server.URL("postgres"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close(ctx)
-		if _, err := conn.Exec(ctx, sql); err != nil {
-			t.Fatal(err)
-		}
-	}
-	name := fmt.Sprintf("blank_%d", envBlank.Add(1))
-	admin("CREATE DATABASE " + name + " TEMPLATE template0 STRATEGY wal_log")
-	t.Cleanup(func() { admin("DROP DATABASE " + name + " WITH (FORCE)") })
-	return server.URL(name)
-}
-
 // TestCase27 starts eight processes at once on an empty database, each of
 // which migrates, defines the same workflows and works.
 func TestCase27(t *testing.T) {
 	t.Parallel()
-	dsn := envBlankDatabase(t)
+	dsn := pgtest.Blank(t)
 	var calls atomic.Int64
 	engines := make([]*engine.Engine, 8)
 	var starts, ready sync.WaitGroup

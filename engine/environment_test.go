@@ -77,7 +77,7 @@ CREATE OPERATOR evil.<= (FUNCTION = evil.le, LEFTARG = timestamptz, RIGHTARG = t
 // database, a role or a pool may have. Nothing that happens may differ.
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
-	plain := envBlankDatabase(t)
+	plain := pgtest.Blank(t)
 	if err := engine.Migrate(t.Context(), envPool(t, plain)); err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestEnvironment(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dsn := envBlankDatabase(t)
+			dsn := pgtest.Blank(t)
 			admin := envPool(t, dsn)
 			if c.before != "" {
 				effExec(t, admin, c.before)

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/pawlworks/pawl/engine"
+	"github.com/pawlworks/pawl/internal/pgtest"
 )
 
 // workerRights is all that a worker's role needs, besides CONNECT and what its
@@ -29,13 +30,15 @@ var workerRights = []string{
 // schema that belongs to one that is no superuser either.
 func TestWorkerRole(t *testing.T) {
 	t.Parallel()
-	dsn := envBlankDatabase(t)
+	dsn := pgtest.Blank(t)
 	admin := envPool(t, dsn)
 	database := admin.Config().ConnConfig.Database
 	as := func(role string) string { // makes the role, and is its connection string
 		name := pgx.Identifier{role}.Sanitize()
 		effExec(t, admin, "CREATE ROLE "+name+" LOGIN PASSWORD 'secret' NOSUPERUSER NOCREATEDB NOCREATEROLE")
-		t.Cleanup(func() { effExec(t, admin, "DROP OWNED BY "+name+" CASCADE; DROP ROLE "+name) })
+		t.Cleanup(func() {
+			effExec(t, admin, "REASSIGN OWNED BY "+name+" TO CURRENT_USER; DROP OWNED BY "+name+"; DROP ROLE "+name)
+		})
 		u, err := url.Parse(dsn)
 		if err != nil {
 			t.Fatal(err)

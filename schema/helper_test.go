@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,27 +17,10 @@ import (
 
 const patience = 90 * time.Second
 
-var blanks atomic.Int64
-
 // blank is a pool on a database without the schema.
 func blank(t *testing.T) *pgxpool.Pool {
 	t.Helper()
-	server := pgtest.Server(t)
-	name := fmt.Sprintf("blank_%d", blanks.Add(1))
-	admin := func(sql string) {
-		ctx := context.Background()
-		conn, err := pgx.Connect(ctx, server.URL("postgres"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close(ctx)
-		if _, err := conn.Exec(ctx, sql); err != nil {
-			t.Fatal(err)
-		}
-	}
-	admin("CREATE DATABASE " + name + " TEMPLATE template0 STRATEGY wal_log")
-	t.Cleanup(func() { admin("DROP DATABASE " + name + " WITH (FORCE)") })
-	pool, err := pgxpool.New(context.Background(), server.URL(name))
+	pool, err := pgxpool.New(context.Background(), pgtest.Blank(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func TestDoctor(t *testing.T) {
 
 func TestDoctorWithoutSchema(t *testing.T) {
 	t.Parallel()
-	code, _, errOut := pawl(t, "doctor", "-database", emptyDatabase(t))
+	code, _, errOut := pawl(t, "doctor", "-database", pgtest.Blank(t))
 	if code != exitFailed || !strings.Contains(errOut, "pawl migrate") {
 		t.Errorf("exit code %d, %q", code, errOut)
 	}

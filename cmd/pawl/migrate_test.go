@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -14,32 +13,9 @@ import (
 	"github.com/pawlworks/pawl/schema"
 )
 
-var emptied atomic.Int64
-
-// emptyDatabase is a database without the schema.
-func emptyDatabase(t *testing.T) string {
-	t.Helper()
-	server := pgtest.Server(t)
-	name := fmt.Sprintf("empty_%d", emptied.Add(1))
-	administer := func(sql string) {
-		ctx := context.Background()
-		conn, err := pgx.Connect(ctx, server.URL("postgres"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close(ctx)
-		if _, err := conn.Exec(ctx, sql); err != nil {
-			t.Fatal(err)
-		}
-	}
-	administer("CREATE DATABASE " + name)
-	t.Cleanup(func() { administer("DROP DATABASE " + name + " WITH (FORCE)") })
-	return server.URL(name)
-}
-
 func TestMigrate(t *testing.T) {
 	t.Parallel()
-	url := emptyDatabase(t)
+	url := pgtest.Blank(t)
 	want := fmt.Sprintf("migrate: the schema is at version %d\n", schema.Version)
 	for range 2 {
 		if code, out, errOut := pawl(t, "migrate", "-database", url); code != exitOK || out != want {
@@ -49,7 +25,7 @@ func TestMigrate(t *testing.T) {
 }
 
 func TestMigrateByEnvironment(t *testing.T) {
-	t.Setenv(databaseVariable, emptyDatabase(t))
+	t.Setenv(databaseVariable, pgtest.Blank(t))
 	if code, _, errOut := pawl(t, "migrate"); code != exitOK {
 		t.Fatalf("exit code %d, %q", code, errOut)
 	}
@@ -61,7 +37,7 @@ func TestMigrateByEnvironment(t *testing.T) {
 // TestMigrateSQL does with the printed SQL what somebody does with psql.
 func TestMigrateSQL(t *testing.T) {
 	t.Parallel()
-	url := emptyDatabase(t)
+	url := pgtest.Blank(t)
 	conn, err := pgx.Connect(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)

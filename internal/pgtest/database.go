@@ -45,7 +45,40 @@ func Database(t testing.TB) string {
 // again when the test ends.
 func DatabaseOn(t testing.TB, s *pglocal.Server) string {
 	t.Helper()
-	c := catalogOf(s)
+	return catalogOf(s).make(t, template, examine)
+}
+
+// Blank is the URL of a fresh database without the schema. What a test makes of
+// it is examined as well, if the schema is there when the test ends.
+func Blank(t testing.TB) string {
+	t.Helper()
+	return catalogOf(Server(t)).make(t, "template0", func(ctx context.Context, t testing.TB, url string) {
+		t.Helper()
+		there, err := migrated(ctx, url)
+		if err != nil {
+			t.Errorf("pgtest: examine the database: %v", err)
+		}
+		if there {
+			examine(ctx, t, url)
+		}
+	})
+}
+
+// migrated tells whether the whole schema is there: its tables come in one
+// transaction.
+func migrated(ctx context.Context, url string) (there bool, err error) {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return false, err
+	}
+	defer conn.Close(ctx)
+	err = conn.QueryRow(ctx, "SELECT pg_catalog.to_regclass('pawl.run') IS NOT NULL").Scan(&there)
+	return there, err
+}
+
+// make makes a database and has it examined and dropped when the test ends.
+func (c *catalog) make(t testing.TB, from string, examine func(context.Context, testing.TB, string)) string {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	c.once.Do(func() { c.err = c.prepare(ctx) })
@@ -55,10 +88,10 @@ func DatabaseOn(t testing.TB, s *pglocal.Server) string {
 	name := fmt.Sprintf("pawl_%d", c.made.Add(1))
 	// WAL_LOG is PostgreSQL's default, and much faster than FILE_COPY here:
 	// the latter makes two checkpoints.
-	if _, err := c.pool.Exec(ctx, "CREATE DATABASE "+name+" TEMPLATE "+template+" STRATEGY wal_log"); err != nil {
+	if _, err := c.pool.Exec(ctx, "CREATE DATABASE "+name+" TEMPLATE "+from+" STRATEGY wal_log"); err != nil {
 		t.Fatalf("pgtest: make a database: %v", err)
 	}
-	url := s.URL(name)
+	url := c.server.URL(name)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()

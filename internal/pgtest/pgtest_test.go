@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/pawlworks/pawl/internal/pglocal"
+	"github.com/pawlworks/pawl/schema"
 )
 
 func TestMain(m *testing.M) { os.Exit(Main(m)) }
@@ -114,6 +115,50 @@ func TestDoctor(t *testing.T) {
 	waived.end()
 	if len(waived.errors) != 0 {
 		t.Errorf("in spite of SkipDoctor: %q", waived.errors)
+	}
+}
+
+// TestBlank: without the schema there is nothing to examine; once a test has
+// made it, its database is examined like any other.
+func TestBlank(t *testing.T) {
+	t.Parallel()
+	untouched := &recorder{TB: t}
+	conn, err := pgx.Connect(t.Context(), Blank(untouched))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var there bool
+	if err := conn.QueryRow(t.Context(), "SELECT to_regnamespace('pawl') IS NOT NULL").Scan(&there); err != nil || there {
+		t.Errorf("it has the schema: %v", err)
+	}
+	_ = conn.Close(t.Context())
+	untouched.end()
+	if len(untouched.errors) != 0 {
+		t.Errorf("of an empty database: %q", untouched.errors)
+	}
+	for _, skip := range []bool{false, true} {
+		patient := &recorder{TB: t}
+		if skip {
+			SkipDoctor(patient)
+		}
+		url := Blank(patient)
+		conn, err := pgx.Connect(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := schema.Migrate(t.Context(), conn); err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.Close(t.Context())
+		sicken(t, url)
+		patient.end()
+		if told := len(patient.errors) == 1 && strings.Contains(patient.errors[0], "cursor-astray"); told == skip {
+			t.Errorf("with SkipDoctor %v the test was told %q", skip, patient.errors)
+		}
+		if conn, err := pgx.Connect(t.Context(), url); err == nil {
+			_ = conn.Close(t.Context())
+			t.Error("the database is still there")
+		}
 	}
 }
 
