@@ -28,6 +28,9 @@ func newPlanLayout(t *testing.T, url string, n int) *planLayout {
 		FOR p IN SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = 'pawl.history'::regclass LOOP
 			EXECUTE 'ALTER TABLE ' || p || ' SET (autovacuum_enabled = off)';
 		END LOOP; END $$`)
+	// Route 4 is one that nobody knows.
+	l.exec(t, `INSERT INTO pawl.definition (workflow, hash, graph, queue, active_at) VALUES ('w', '', '{"steps": [{"name": "one"}]}', 'q', now());
+		INSERT INTO pawl.route (definition, queue, priority) SELECT 1, 'q', p FROM generate_series(0, 3) p`)
 	return l
 }
 
@@ -56,19 +59,21 @@ func (l *planLayout) every(rest int) (jobs []int64, runs []uuid.UUID) {
 // fill makes n jobs. By their number's remainder by 20: 0 is running, 1
 // uncertain, 2 dead, 4 to 11 due, 12 to 19 and 3 pending for later. In each
 // hundredth of the table the first of a kind is special: its lease has expired,
-// its question is due, its run is being cancelled, it is on the rare route 2.
+// its question is due, its run is being cancelled, it is on the rare route 2, its
+// run has a tag. The fifth of each twenty is on route 4.
 func (l *planLayout) fill(t *testing.T, n int) {
 	each := max(n/planBatch/20*20, 20) // by twenty, so that what is special is of one state
 	sql := strings.NewReplacer("@n", fmt.Sprint(n), "@each", fmt.Sprint(each), "@owner", planOwner.String(), "@day", l.day).Replace(`
 		INSERT INTO pawl.session SELECT gen_random_uuid(), 'x', '{1,2}', '{0,0}', now(), now() + interval '1 hour', now() FROM generate_series(1, @n / 100);
 		INSERT INTO pawl.session VALUES ('@owner', 'x', '{1,2}', '{0,0}', now(), now() + interval '1 hour', NULL);
-		INSERT INTO pawl.run (shard, id, workflow, definition, priority, encoding, input, created_at, cancelling, outcome, ended_at)
-		SELECT 0, ('@day' || '70008' || lpad(to_hex(i), 15, '0'))::uuid, 'w', 1, 1, 'json', '1', now(), i % @each = 3,
+		INSERT INTO pawl.run (shard, id, workflow, definition, priority, encoding, input, created_at, key, tags, cancelling, outcome, ended_at)
+		SELECT 0, ('@day' || '70008' || lpad(to_hex(i), 15, '0'))::uuid, 'w', 1, 1, 'json', '1', now(), CASE WHEN i % 10 = 1 THEN 'key' || i END,
+		       CASE WHEN i % @each = 7 THEN '{rare}'::text[] ELSE '{}' END, i % @each = 3,
 		       CASE WHEN i % 20 = 2 THEN 'failed' END, CASE WHEN i % 20 = 2 THEN now() END
 		  FROM generate_series(1, @n) i;
 		INSERT INTO pawl.job (id, shard, run_id, token, route, state, cursor_seq, due_at, owner, granted_at, expires_at, deadline_at, uncertain_at)
 		OVERRIDING SYSTEM VALUE
-		SELECT i, 0, ('@day' || '70008' || lpad(to_hex(i), 15, '0'))::uuid, 1, CASE WHEN i % @each = 4 THEN 2 ELSE 1 END,
+		SELECT i, 0, ('@day' || '70008' || lpad(to_hex(i), 15, '0'))::uuid, 1, CASE WHEN i % @each = 4 THEN 2 WHEN i % 20 = 5 THEN 4 ELSE 1 END,
 		       CASE i % 20 WHEN 0 THEN 'running' WHEN 1 THEN 'uncertain' WHEN 2 THEN 'dead' ELSE 'pending' END, CASE WHEN i % 20 = 0 THEN 1 ELSE 0 END,
 		       CASE WHEN i % 20 BETWEEN 4 AND 11 OR i % @each = 1 THEN now() - i * interval '1 ms' ELSE now() + interval '1 hour' + i * interval '1 ms' END,
 		       CASE WHEN i % 20 = 0 THEN '@owner'::uuid END, CASE WHEN i % 20 = 0 THEN now() - interval '1 hour' END,
