@@ -101,7 +101,10 @@ func (w *worker) result(ctx context.Context, g *grant, c *change) ([]byte, error
 		b, err = plan.Encode(v)
 		return err
 	})
-	if err := w.checkResult(b, err); err != nil {
+	if err != nil { // it may still write to b
+		return nil, steps.Permanent("ENCODE", err)
+	}
+	if err := w.checkResult(b, nil); err != nil {
 		return nil, err
 	}
 	if slices.Equal(b, c.output) {

@@ -48,25 +48,14 @@ func (c conn) acquire(ctx context.Context) (*pgxpool.Conn, func(), error) {
 	if c.kept != nil {
 		return c.kept.acquire(ctx, c.pool)
 	}
-	most := acquireWait
 	if c.lane != nil {
-		most = laneAfter
+		return c.lane.acquire(ctx, c.pool)
 	}
-	p, err := acquireWithin(ctx, c.pool, most)
-	if err == nil {
-		return p, p.Release, nil
-	}
-	if c.lane == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+	p, err := acquireWithin(ctx, c.pool, acquireWait)
+	if err != nil {
 		return nil, nil, err
 	}
-	wait, stop := context.WithTimeout(ctx, acquireWait)
-	defer stop()
-	select {
-	case p := <-c.lane.lane:
-		return p, func() { c.lane.giveBack(p) }, nil
-	case <-wait.Done():
-		return nil, nil, wait.Err()
-	}
+	return p, p.Release, nil
 }
 
 func acquireWithin(ctx context.Context, pool *pgxpool.Pool, most time.Duration) (*pgxpool.Conn, error) {

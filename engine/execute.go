@@ -235,7 +235,7 @@ func byClassifier(step *plan.Step, err error) error {
 
 // outcome is what a body's return means under the lease as it is now.
 func (w *worker) outcome(g *grant, l *lease, step *plan.Step, out output, err error) *change {
-	if cause := context.Cause(l.ctx); cause != nil && (err != nil || l.lost.Load()) {
+	if cause := context.Cause(l.ctx); cause != nil && (err != nil || l.lost.Load()) && !definite(l, cause, err) {
 		return w.interrupted(g, l, cause, out, err)
 	}
 	if err != nil {
@@ -249,6 +249,16 @@ func (w *worker) outcome(g *grant, l *lease, step *plan.Step, out output, err er
 		return g.failed(step, l.begun.Load(), classify(err))
 	}
 	return w.completed(g, l, step, out)
+}
+
+// definite tells whether an effect's own word on what became of it counts,
+// although its context had ended when it came.
+func definite(l *lease, cause, err error) bool {
+	if !l.begun.Load() || l.lost.Load() || errors.Is(cause, steps.ErrLeaseLost) || err == nil {
+		return false
+	}
+	e := classify(err)
+	return e.Marked() && e.Class != steps.ClassUncertain && e.Class != steps.ClassUnknown
 }
 
 func classify(err error) *steps.Error {

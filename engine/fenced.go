@@ -34,7 +34,12 @@ func (f fenced) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, e
 		}
 	}
 	rows, err := r.Query()
-	return batchRows{rows, r}, err
+	if err != nil {
+		rows.Close()
+		r.Close()
+		return nil, err
+	}
+	return batchRows{rows, r}, nil
 }
 
 func (f fenced) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {

@@ -23,6 +23,7 @@ const (
 	keeperSoonest = 5 * time.Millisecond
 	keeperLatest  = 250 * time.Millisecond // a suspended machine is noticed this soon after it wakes
 	keeperIdle    = time.Minute
+	showWithin    = 2 * time.Second
 )
 
 func (w *worker) keep(ctx context.Context) time.Duration {
@@ -119,8 +120,15 @@ func (w *worker) renewChunk(ctx context.Context, shard int16, ls []*lease) {
 			}
 		}
 	}
-	for _, l := range ls { // for show, when what counts is done
-		w.show(ctx, l)
+	if w.showing.CompareAndSwap(false, true) { // when what counts is done, and in nobody's way
+		w.later.Go(func() {
+			defer w.showing.Store(false)
+			ctx, cancel := context.WithTimeout(ctx, showWithin)
+			defer cancel()
+			for _, l := range ls {
+				w.show(ctx, l)
+			}
+		})
 	}
 }
 

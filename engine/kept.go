@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -13,9 +14,13 @@ import (
 type kept struct {
 	share *share
 	conn  *pgxpool.Conn
+	since time.Time
 }
 
-const minPoolKept = 8
+const (
+	minPoolKept = 8
+	keptLongest = time.Minute // then the pool may see whether it is too old
+)
 
 func (k *kept) acquire(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Conn, func(), error) {
 	if k.conn == nil {
@@ -25,13 +30,13 @@ func (k *kept) acquire(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Conn, 
 		}
 		select {
 		case k.share.keeps <- struct{}{}:
-			k.conn = c
+			k.conn, k.since = c, time.Now()
 		default:
 			return c, c.Release, nil
 		}
 	}
 	return k.conn, func() {
-		if k.conn.Conn().IsClosed() {
+		if k.conn.Conn().IsClosed() || time.Since(k.since) > keptLongest {
 			k.release()
 		}
 	}, nil

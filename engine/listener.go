@@ -28,6 +28,7 @@ type listener struct {
 	done   chan struct{}
 
 	hears atomic.Bool // just now
+	heard atomic.Bool // since it failed
 }
 
 const (
@@ -83,9 +84,14 @@ func (l *listener) tell(kind string) {
 }
 
 func (l *listener) run(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) {
-	for ctx.Err() == nil {
-		if err := l.listen(ctx, pool); err != nil && ctx.Err() == nil {
-			log.Debug("pawl: the listener lost its connection; polling until it is back", "error", err)
+	for failed := false; ctx.Err() == nil; {
+		switch err := l.listen(ctx, pool); {
+		case err == nil || ctx.Err() != nil:
+		case failed && !l.heard.Swap(false): // once for each time that it goes
+			log.Debug("pawl: listening for wake-ups; polling meanwhile", "error", err)
+		default:
+			log.Warn("pawl: the listener has no connection; polling until it has one again", "error", err)
+			failed = true
 		}
 		select {
 		case <-ctx.Done():
@@ -105,6 +111,7 @@ func (l *listener) listen(ctx context.Context, pool *pgxpool.Pool) error {
 		return err
 	}
 	l.hears.Store(true)
+	l.heard.Store(true)
 	defer l.hears.Store(false)
 	l.tell("")
 	for {

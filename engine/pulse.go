@@ -55,10 +55,26 @@ func (w *worker) beat(ctx context.Context) time.Duration {
 			return loopIdle
 		}
 		w.renewedSession(sent)
+		w.clock(sent, r.Now)
 		next = min(next, w.tell(r))
 	}
 	return max(next, pulseSoonest)
 }
+
+// clock notices that the database's clock went back: what was due, and the
+// leases of the dead, wait until it has caught up.
+func (w *worker) clock(sent moment, now time.Time) {
+	if !w.told.now.IsZero() {
+		if back := w.told.sent.elapsed() - sent.elapsed() - now.Sub(w.told.now); back > clockBack {
+			w.log.Error("pawl: the database's clock went back: what was due before, and the leases of processes that have died, wait until it has caught up",
+				"back", back.Round(time.Second).String(), "now", now)
+		}
+	}
+	w.told.sent, w.told.now = sent, now
+}
+
+// clockBack is what one may go back without being remarked upon.
+const clockBack = time.Minute
 
 // askPulse gives a connection that does not answer up while there is time for
 // another try within the session.
@@ -93,6 +109,9 @@ func (w *worker) tell(r db.PulseRow) time.Duration {
 		w.cancelRuns(func(l *lease) bool {
 			return slices.ContainsFunc(r.Cancelling, func(id uuid.UUID) bool { return id == l.run })
 		})
+		next = min(next, time.Second)
+	}
+	if r.Closable {
 		w.closer.wake()
 		next = min(next, time.Second)
 	}

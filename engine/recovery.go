@@ -38,7 +38,7 @@ func (w *worker) recover(ctx context.Context) time.Duration {
 	for _, shard := range w.e.shards {
 		for behind := int64(0); ctx.Err() == nil; {
 			n, last, err := w.takeBack(ctx, shard, behind, []int64{})
-			if refused(err) || noPartition(err) {
+			if refused(err) || noPartition(err) || stuck(err) {
 				err = w.takeBackApart(ctx, shard)
 			}
 			if err != nil {
@@ -69,12 +69,15 @@ func (w *worker) takeBack(ctx context.Context, shard int16, behind int64, only [
 }
 
 // takeBackApart: PostgreSQL refuses a value of one of them, so the batch is
-// halved until the culprit stands alone.
+// halved until the culprit stands alone; or somebody holds a day's history
+// locked, so each day is taken for itself.
 func (w *worker) takeBackApart(ctx context.Context, shard int16) error {
-	ids, err := w.e.db.Lapsed(ctx, shard)
+	rows, err := w.e.db.Lapsed(ctx, shard)
 	if err != nil {
 		return err
 	}
+	var again error // of a day that is held locked
+	held := false
 	var halve func([]int64) error
 	halve = func(ids []int64) error {
 		if len(ids) == 0 {
@@ -82,6 +85,10 @@ func (w *worker) takeBackApart(ctx context.Context, shard int16) error {
 		}
 		_, _, err := w.takeBack(ctx, shard, 0, ids)
 		switch {
+		case stuck(err): // a day's partition is locked: the others are not held up
+			w.log.Warn("pawl: jobs whose lease has expired can't be taken back just now", "jobs", len(ids), "error", err)
+			again, held = err, true
+			return nil
 		case !refused(err) && !noPartition(err):
 			return err
 		case len(ids) == 1:
@@ -93,12 +100,22 @@ func (w *worker) takeBackApart(ctx context.Context, shard int16) error {
 		}
 		return halve(ids[len(ids)/2:])
 	}
-	for chunk := range slices.Chunk(ids, recoverMost) {
-		if err := halve(chunk); err != nil {
-			return err
+	for _, day := range byDay(rows, func(r db.LapsedRow) uuid.UUID { return r.RunID }) {
+		held = false
+		for chunk := range slices.Chunk(day, recoverMost) {
+			var ids []int64
+			for _, r := range chunk {
+				ids = append(ids, r.ID)
+			}
+			if err := halve(ids); err != nil {
+				return err
+			}
+			if held {
+				break
+			}
 		}
 	}
-	return nil
+	return again
 }
 
 func (w *worker) recovered(rows []db.RecoverRow) {

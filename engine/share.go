@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 	"weak"
 
@@ -19,6 +20,7 @@ type share struct {
 	keeps  chan struct{}      // connections that writers keep
 	lane   chan *pgxpool.Conn // the one connection, when it is not in use
 	broken chan struct{}      // it has been thrown away
+	turns  atomic.Int64       // of lane and pool
 
 	mu        sync.Mutex
 	listeners map[string]*listener // by ListenDSN
@@ -32,10 +34,11 @@ type share struct {
 const keptFree = 3
 
 // The lane is one connection that is held while anybody works: sessions and
-// leases are renewed on it when users' code has taken all others for so long.
+// leases are renewed on it, so that users' code can't be in the way, and so
+// often that its death is noticed. A smaller pool has none.
 const (
-	laneAfter   = 250 * time.Millisecond
 	minPoolLane = 4
+	laneAfter   = 250 * time.Millisecond
 )
 
 var shares = struct {
@@ -128,6 +131,55 @@ func (s *share) serveLane(ctx context.Context, pool *pgxpool.Pool, before <-chan
 			c.Release()
 		}
 		return
+	}
+}
+
+// acquire takes by turns the lane, so that its death is noticed, and a connection
+// of the pool, so that it is noticed when that is closed; if that one is not
+// free, what is free first.
+func (s *share) acquire(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Conn, func(), error) {
+	onLane := func(p *pgxpool.Conn) (*pgxpool.Conn, func(), error) { return p, func() { s.giveBack(p) }, nil }
+	poolFirst := s.turns.Add(1)%2 == 0
+	if !poolFirst {
+		select {
+		case p := <-s.lane:
+			return onLane(p)
+		default:
+		}
+	}
+	type acquired struct {
+		conn *pgxpool.Conn
+		err  error
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	got := make(chan acquired, 1)
+	go func() {
+		p, err := acquireWithin(ctx, pool, acquireWait)
+		got <- acquired{p, err}
+	}()
+	lane := s.lane
+	if poolFirst {
+		lane = nil
+	}
+	late := time.NewTimer(laneAfter)
+	defer late.Stop()
+	for {
+		select {
+		case a := <-got:
+			if a.err != nil {
+				return nil, nil, a.err
+			}
+			return a.conn, a.conn.Release, nil
+		case <-late.C:
+			lane = s.lane
+		case p := <-lane:
+			stop()
+			if a := <-got; a.err == nil { // both at once
+				a.conn.Release()
+			}
+			return onLane(p)
+		}
 	}
 }
 

@@ -1,12 +1,15 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/pawlworks/pawl/internal/db"
 	"github.com/pawlworks/pawl/internal/fault"
@@ -21,8 +24,10 @@ import (
 // and only then does anything in memory move; the fence is the last statement
 // before COMMIT, and waits for the job's row rather than skipping it; the user's
 // code cannot commit; on a deadlock or a serialisation failure all of it runs
-// again; COMMIT is not bound to a context that the user may cancel, and if its
-// answer is lost the database is asked what became of it.
+// again; COMMIT is not bound to a context that the user may cancel; if its answer
+// is lost the database is asked what became of it before anything runs again:
+// under the lock of the job's row, which the transaction held, so that it is not
+// under way any more.
 
 const (
 	txTries    = 5
@@ -97,7 +102,7 @@ func (e commitError) Unwrap() error { return e.error }
 func (w *worker) tryTx(ctx context.Context, l *lease, body func(context.Context, pgx.Tx) error,
 	fence func(context.Context, pgx.Tx) (func() error, error)) (func() error, error) {
 	// A process that is stopped in here must not hold the user's rows for ever.
-	tx, err := w.e.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: fmt.Sprintf("%s; SET LOCAL idle_in_transaction_session_timeout = %d", begin, max(ms(l.length), 1000))})
+	tx, err := w.e.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: fmt.Sprintf("%s; SET LOCAL idle_in_transaction_session_timeout = %d", begin, min(max(ms(l.length), 1000), math.MaxInt32))})
 	if err != nil {
 		return nil, err
 	}
@@ -125,10 +130,7 @@ func (w *worker) tryTx(ctx context.Context, l *lease, body func(context.Context,
 	}
 	fault.Point(fault.BeforeCommit)
 	if err := tx.Commit(own); err != nil {
-		if sqlState(err) != "" { // the server has said no
-			return nil, err
-		}
-		if errors.Is(err, pgx.ErrTxCommitRollback) {
+		if errors.Is(err, pgx.ErrTxCommitRollback) || saidNo(err) {
 			return nil, err
 		}
 		return nil, commitError{err}
@@ -137,10 +139,23 @@ func (w *worker) tryTx(ctx context.Context, l *lease, body func(context.Context,
 	return committed, nil
 }
 
+// saidNo tells whether the server itself has refused to commit. Whatever ends the
+// connection, a pooler's word about its server included, is no answer.
+func saidNo(err error) bool {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || len(pg.Code) != 5 || cmp.Or(pg.SeverityUnlocalized, pg.Severity) != "ERROR" {
+		return false
+	}
+	return pg.Code[:2] != "08" && pg.Code[:2] != "58" && pg.Code[:3] != "57P"
+}
+
 // findOut asks until the database answers or the process stops.
 func (w *worker) findOut(l *lease, inDoubt func() (func() error, error)) (func() error, error) {
 	for pause := downSoonest; ; pause = min(2*pause, downLatest) {
-		committed, err := inDoubt()
+		committed, err := (func() error)(nil), w.standsStill(l)
+		if err == nil {
+			committed, err = inDoubt()
+		}
 		if err == nil || !errors.Is(err, errDown) {
 			return committed, err
 		}
@@ -149,6 +164,17 @@ func (w *worker) findOut(l *lease, inDoubt func() (func() error, error)) (func()
 			return nil, steps.ErrLeaseLost
 		}
 	}
+}
+
+// standsStill waits until no transaction holds the job's row: what was under way
+// when its connection broke has been committed or rolled back then.
+func (w *worker) standsStill(l *lease) error {
+	ctx, cancel := context.WithTimeout(w.hard, backstop)
+	defer cancel()
+	if _, err := w.e.db.LockJob(ctx, db.LockJobParams{Shard: l.shard, ID: l.job}); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return errDown
+	}
+	return nil
 }
 
 // borrowed is the engine's transaction in a user's hands: he may not end it.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/pawlworks/pawl/internal/db"
@@ -48,6 +49,9 @@ func (w *worker) commit(ctx context.Context, q *db.Queries, cs []*change) {
 	}
 	for shard, cs := range byShard {
 		slices.SortFunc(cs, func(a, b *change) int { return cmp.Compare(a.job, b.job) })
+		if cs = w.avoid(ctx, shard, cs); len(cs) == 0 {
+			continue
+		}
 		fault.Point(fault.BeforeCommit)
 		w.commitShard(ctx, q, shard, cs, busySoonest)
 	}
@@ -80,7 +84,17 @@ func (w *worker) commitShard(ctx context.Context, q *db.Queries, shard int16, cs
 		for _, c := range cs {
 			c.doubt = true
 		}
-		w.log.Warn("pawl: writing finished steps; trying again until the database answers", "steps", len(cs), "error", err)
+		w.log.Warn("pawl: writing finished steps; trying again until it is done", "steps", len(cs), "error", err)
+		if stuck(err) {
+			days := byDay(cs, func(c *change) uuid.UUID { return c.run })
+			for _, cs := range days {
+				if len(days) == 1 {
+					w.days.found(cs[0].run)
+				}
+				w.apart(ctx, shard, cs, pause, busyWait)
+			}
+			return
+		}
 		if closedPool(err) || !sleep(ctx, spread(pause)) {
 			for _, c := range cs {
 				c.done <- answer{verdict: verdictAbandoned, err: err}
@@ -89,6 +103,25 @@ func (w *worker) commitShard(ctx context.Context, q *db.Queries, shard int16, cs
 		}
 		pause = min(2*pause, downLatest)
 	}
+}
+
+// avoid puts apart what belongs to days that are locked, and returns the rest.
+func (w *worker) avoid(ctx context.Context, shard int16, cs []*change) []*change {
+	if !w.days.any() {
+		return cs
+	}
+	var rest, wait []*change
+	for _, c := range cs {
+		if w.days.has(c.run) {
+			wait = append(wait, c)
+		} else {
+			rest = append(rest, c)
+		}
+	}
+	if len(wait) > 0 {
+		w.apart(ctx, shard, wait, busyLatest, busySoonest)
+	}
+	return rest
 }
 
 func (w *worker) answer(ctx context.Context, q *db.Queries, shard int16, cs []*change, rows []db.TransitionRow, sent moment, busyWait time.Duration) {
@@ -167,10 +200,10 @@ func (w *worker) lookUp(ctx context.Context, q *db.Queries, c *change) (answer, 
 	case j.Token == c.token+1 && j.State == stateRunning && *j.Owner == w.owner && j.ExpiresAt.After(j.Now):
 		return answer{verdict: verdictDone, state: stateRunning, grantedAt: *j.GrantedAt, sent: sent, effectAt: j.EffectAt,
 			term: j.ExpiresAt.Sub(j.Now), runtime: j.DeadlineAt.Sub(j.Now)}, nil
-	case j.Token == c.token+1:
+	case j.Token == c.token+1 && j.State != stateRunning:
 		return answer{verdict: verdictDone, state: j.State}, nil
 	}
-	// It was written, and others have gone on from there.
+	// It was written, and others have gone on from there, or will: its lease has run out.
 	return answer{verdict: verdictDone, state: statePending}, nil
 }
 

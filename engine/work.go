@@ -182,16 +182,22 @@ func (w *worker) drain() bool {
 // uncertain from now on; the lease of the others lapses in its time, so that
 // nobody runs the step while this process still may.
 func (w *worker) abandon() {
+	ctx, cancel := context.WithTimeout(w.hard, graceToReturn) // the database may be away
+	defer cancel()
+	var wg sync.WaitGroup
 	for _, l := range w.all() {
 		w.log.Warn("pawl: a step ignores that its context has ended; the worker leaves without it", "run_id", l.run, "job", l.job)
 		if !l.begun.Load() || !l.settle() {
 			continue
 		}
-		c := l.at.unsure(firstQuestion(l.step), steps.Classify(steps.Uncertain(errors.New("the worker stopped before the step returned"))))
-		if a := w.submit(c); a.verdict == verdictDone {
-			w.tellOthers(c, a.state)
-		}
+		wg.Go(func() {
+			c := l.at.unsure(firstQuestion(l.step), steps.Classify(steps.Uncertain(errors.New("the worker stopped before the step returned"))))
+			if a := w.submitWithin(ctx, c); a.verdict == verdictDone {
+				w.tellOthers(c, a.state)
+			}
+		})
 	}
+	wg.Wait()
 }
 
 func (w *worker) loseAll() {

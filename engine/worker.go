@@ -40,10 +40,16 @@ type worker struct {
 	claimer, keeper, pulse, recovery, reconciler, closer, maintenance, retention *loop
 
 	claimed time.Time // when the claimer asked last; its own
+	told    struct {  // what the database's clock said last; the pulse's own
+		sent moment
+		now  time.Time
+	}
+	days locked // partitions of the history that somebody holds locked
 
 	draining    atomic.Bool
 	backlog     atomic.Bool   // other work of these queues is due
 	inDoubt     atomic.Bool   // a claim's answer was lost
+	showing     atomic.Bool   // progress is being written
 	renewals    chan struct{} // under way
 	sessionLost atomic.Bool
 	gone        chan struct{} // closed when the session is lost
@@ -84,15 +90,17 @@ func newWorker(e *Engine, hard context.Context) *worker {
 func (w *worker) restart() { w.goneOnce.Do(func() { close(w.gone) }) }
 
 // submit writes a change and waits for the answer, whatever its lease.
-func (w *worker) submit(c *change) answer {
-	if !w.commits.put(w.hard, c) {
-		return answer{verdict: verdictAbandoned, err: w.hard.Err()}
+func (w *worker) submit(c *change) answer { return w.submitWithin(w.hard, c) }
+
+func (w *worker) submitWithin(ctx context.Context, c *change) answer {
+	if !w.commits.put(ctx, c) {
+		return answer{verdict: verdictAbandoned, err: ctx.Err()}
 	}
 	select {
 	case a := <-c.done:
 		return a
-	case <-w.hard.Done():
-		return answer{verdict: verdictAbandoned, err: w.hard.Err()}
+	case <-ctx.Done():
+		return answer{verdict: verdictAbandoned, err: ctx.Err()}
 	}
 }
 

@@ -13,7 +13,7 @@ UPDATE pawl.definition SET active_at = pawl.clock(), queue = @queue, owners = @o
 -- A route for each queue and priority of a definition.
 INSERT INTO pawl.route (definition, queue, priority)
 SELECT @definition::bigint, q.queue, p.priority::smallint
-  FROM (SELECT unnest(@queues::text[]) AS queue) q, (SELECT generate_series(0, 3) AS priority) p
+  FROM (SELECT pg_catalog.unnest(@queues::text[]) AS queue) q, (SELECT pg_catalog.generate_series(0, 3) AS priority) p
  ORDER BY q.queue, p.priority
 ON CONFLICT DO NOTHING;
 

@@ -4,7 +4,7 @@
 -- the clock is read after locking. A closed session gets nothing.
 WITH c AS MATERIALIZED (
   SELECT x.tid
-    FROM (SELECT unnest(@routes::int[]) AS route, unnest(@floors::int[]) AS floor) r,
+    FROM (SELECT pg_catalog.unnest(@routes::int[]) AS route, pg_catalog.unnest(@floors::int[]) AS floor) r,
          LATERAL (SELECT j.ctid AS tid
                     FROM pawl.job j
                    WHERE j.shard = @shard::smallint AND j.route = r.route AND j.state = 'pending'

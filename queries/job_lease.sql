@@ -6,9 +6,9 @@
 -- An input that differs from the first grant's begins nothing: the caller compares the hash it gets back.
 WITH g AS MATERIALIZED (
   SELECT @shard::smallint AS shard, i.id, i.lease_ms, i.runtime_ms, i.begun, i.at_expiry, i.new_key, i.new_hash, x.tid, t.now, t.ok, t.agrees
-    FROM (SELECT unnest(@ids::bigint[]) AS id, unnest(@tokens::bigint[]) AS token, unnest(@lease_ms::bigint[]) AS lease_ms,
-                 unnest(@runtime_ms::bigint[]) AS runtime_ms, unnest(@begun::boolean[]) AS begun, unnest(@at_expiry::text[]) AS at_expiry,
-                 unnest(@effect_keys::bytea[]) AS new_key, unnest(@effect_hashes::bytea[]) AS new_hash) i
+    FROM (SELECT pg_catalog.unnest(@ids::bigint[]) AS id, pg_catalog.unnest(@tokens::bigint[]) AS token, pg_catalog.unnest(@lease_ms::bigint[]) AS lease_ms,
+                 pg_catalog.unnest(@runtime_ms::bigint[]) AS runtime_ms, pg_catalog.unnest(@begun::boolean[]) AS begun, pg_catalog.unnest(@at_expiry::text[]) AS at_expiry,
+                 pg_catalog.unnest(@effect_keys::bytea[]) AS new_key, pg_catalog.unnest(@effect_hashes::bytea[]) AS new_hash) i
     LEFT JOIN LATERAL (SELECT j.ctid AS tid, j.state, j.owner, j.token, j.expires_at, j.effect_hash
                          FROM pawl.job j WHERE j.shard = @shard::smallint AND j.id >= i.id AND j.id <= i.id
                         ORDER BY j.id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) x ON true
@@ -39,7 +39,7 @@ SELECT g.id, CASE WHEN g.tid IS NULL AND b.id IS NOT NULL THEN 'busy' ELSE 'lost
 -- A heartbeat: moves the expiry on, never back and never beyond the attempt's deadline.
 WITH g AS MATERIALIZED (
   SELECT @shard::smallint AS shard, i.id, i.lease_ms, x.tid, t.now, t.ok
-    FROM (SELECT unnest(@ids::bigint[]) AS id, unnest(@tokens::bigint[]) AS token, unnest(@lease_ms::bigint[]) AS lease_ms) i
+    FROM (SELECT pg_catalog.unnest(@ids::bigint[]) AS id, pg_catalog.unnest(@tokens::bigint[]) AS token, pg_catalog.unnest(@lease_ms::bigint[]) AS lease_ms) i
     LEFT JOIN LATERAL (SELECT j.ctid AS tid, j.state, j.owner, j.token, j.expires_at
                          FROM pawl.job j WHERE j.shard = @shard::smallint AND j.id >= i.id AND j.id <= i.id
                         ORDER BY j.id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) x ON true

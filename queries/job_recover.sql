@@ -15,7 +15,7 @@ UPDATE pawl.session s SET closed_at = f.now FROM f WHERE s.ctid = f.tid RETURNIN
 -- last of them: some may have been skipped, since somebody holds their rows, and the next batch begins after.
 WITH c AS MATERIALIZED (
   SELECT j.id FROM pawl.job j
-   WHERE j.shard = @shard::smallint AND j.id > sqlc.arg(behind)::bigint AND j.state = 'running' AND (coalesce(cardinality(@only_jobs::bigint[]), 0) = 0 OR j.id = ANY (@only_jobs::bigint[]))
+   WHERE j.shard = @shard::smallint AND j.id > sqlc.arg(behind)::bigint AND j.state = 'running' AND (coalesce(pg_catalog.cardinality(@only_jobs::bigint[]), 0) = 0 OR j.id = ANY (@only_jobs::bigint[]))
      AND (j.expires_at <= pawl.now() OR NOT EXISTS (SELECT FROM pawl.session s WHERE s.id = j.owner AND s.closed_at IS NULL))
    ORDER BY j.id LIMIT @most::int
 ), k AS MATERIALIZED (
@@ -88,7 +88,7 @@ SELECT coalesce(max(c.id), 0), '00000000-0000-0000-0000-000000000000', count(*),
 
 -- name: Lapsed :many
 -- The candidates of Recover, where one of them has to be found that it can't take back.
-SELECT j.id FROM pawl.job j
+SELECT j.id, j.run_id FROM pawl.job j
  WHERE j.shard = @shard::smallint AND j.state = 'running'
    AND (j.expires_at <= pawl.now() OR NOT EXISTS (SELECT FROM pawl.session s WHERE s.id = j.owner AND s.closed_at IS NULL))
  ORDER BY j.id LIMIT 10000;

@@ -21,9 +21,9 @@ WITH k AS MATERIALIZED (
          (t.fence AND (p.tid IS NULL OR v.tid = p.tid) AND ((NOT t.stop AND i.to_state NOT IN ('gone', 'dead')) OR (m.tid IS NOT NULL AND m.tid = r.seen))) AS ok
     FROM (SELECT y.id, y.token, y.request, y.to_state, y.node, y.refs, y.output, y.result, y.more,
                  (y.more IS NULL OR coalesce((y.more->>'advance')::boolean, false)) AS advance
-            FROM (SELECT unnest(@ids::bigint[]) AS id, unnest(@tokens::bigint[]) AS token, unnest(@requests::bigint[]) AS request,
-                         unnest(@to_states::text[]) AS to_state, unnest(@nodes::int[]) AS node, unnest(@refs::text[]) AS refs,
-                         unnest(@outputs::bytea[]) AS output, unnest(@results::bytea[]) AS result, nullif(unnest(@more::text[]), '')::jsonb AS more) y) i
+            FROM (SELECT pg_catalog.unnest(@ids::bigint[]) AS id, pg_catalog.unnest(@tokens::bigint[]) AS token, pg_catalog.unnest(@requests::bigint[]) AS request,
+                         pg_catalog.unnest(@to_states::text[]) AS to_state, pg_catalog.unnest(@nodes::int[]) AS node, pg_catalog.unnest(@refs::text[]) AS refs,
+                         pg_catalog.unnest(@outputs::bytea[]) AS output, pg_catalog.unnest(@results::bytea[]) AS result, nullif(pg_catalog.unnest(@more::text[]), '')::jsonb AS more) y) i
     LEFT JOIN LATERAL (SELECT j.ctid AS tid, j.run_id, j.state, j.owner, j.token, j.expires_at, j.granted_at,
                               j.node AS old_node, j.mode AS old_mode, j.attempt AS old_attempt
                          FROM pawl.job j WHERE j.shard = @shard::smallint AND j.id >= i.id AND j.id <= i.id

@@ -26,13 +26,13 @@ RETURNING run_id::uuid AS run_id;
 -- name: Outcomes :many
 -- What waiters ask: of these runs, those that have ended, with where their results are.
 SELECT r.id, r.workflow, r.outcome, r.encoding, r.output, r.result_job, r.result_token
-  FROM (SELECT unnest(@ids::uuid[]) AS id) i,
+  FROM (SELECT pg_catalog.unnest(@ids::uuid[]) AS id) i,
        LATERAL (SELECT q.id, q.workflow, q.outcome, q.encoding, q.output, q.result_job, q.result_token FROM pawl.run q
                  WHERE q.shard = @shard::smallint AND q.id >= i.id AND q.id <= i.id AND q.outcome IS NOT NULL ORDER BY q.id LIMIT 1) r;
 
 -- name: Existing :many
 -- Which of these runs are there.
-SELECT r.id FROM (SELECT unnest(@ids::uuid[]) AS id) i,
+SELECT r.id FROM (SELECT pg_catalog.unnest(@ids::uuid[]) AS id) i,
        LATERAL (SELECT q.id FROM pawl.run q WHERE q.shard = @shard::smallint AND q.id >= i.id AND q.id <= i.id ORDER BY q.id LIMIT 1) r;
 
 -- name: RunExists :one
@@ -41,7 +41,7 @@ SELECT r.workflow FROM pawl.run r WHERE r.shard = @shard::smallint AND r.id >= @
 -- name: Outputs :many
 -- Recorded values, by key.
 SELECT h.run_id, h.job, h.token, h.encoding, h.output
-  FROM (SELECT unnest(@runs::uuid[]) AS run_id, unnest(@jobs::bigint[]) AS job, unnest(@tokens::bigint[]) AS token) i,
+  FROM (SELECT pg_catalog.unnest(@runs::uuid[]) AS run_id, pg_catalog.unnest(@jobs::bigint[]) AS job, pg_catalog.unnest(@tokens::bigint[]) AS token) i,
        LATERAL (SELECT x.run_id, x.job, x.token, x.encoding, x.output FROM pawl.history x
                  WHERE x.shard = @shard::smallint AND x.run_id = i.run_id AND x.job = i.job AND x.token = i.token LIMIT 1) h;
 
@@ -58,7 +58,7 @@ SELECT r.*, d.graph, d.owners::text AS owners FROM pawl.run r JOIN pawl.definiti
 SELECT j.id, j.node, j.path, j.state, j.mode, j.attempt, j.token, j.expires_at, j.uncertain_at, j.code, j.questions, j.lapses, j.effect_key, j.refs,
        least(j.due_at, '9999-01-01 00:00:00+00')::timestamptz AS due_at, CASE WHEN c.job IS NOT NULL THEN c.done END AS done, CASE WHEN c.job IS NOT NULL THEN c.total END AS total, pawl.clock()::timestamptz AS now,
        (j.state = 'pending' AND j.due_at <= pawl.now() AND NOT EXISTS (
-          SELECT FROM pawl.session s, LATERAL (SELECT unnest(s.routes) AS route, unnest(s.floors) AS floor) k
+          SELECT FROM pawl.session s, LATERAL (SELECT pg_catalog.unnest(s.routes) AS route, pg_catalog.unnest(s.floors) AS floor) k
            WHERE s.closed_at IS NULL AND s.expires_at > pawl.now() AND k.route = j.route AND j.node >= k.floor))::boolean AS stranded
   FROM (SELECT x.id, x.node, x.path, x.state, x.mode, x.attempt, x.token, x.expires_at, x.uncertain_at, x.code, x.questions, x.lapses, x.effect_key, x.refs, x.due_at, x.route
           FROM pawl.job x WHERE x.shard = @shard::smallint AND x.run_id >= @run_id AND x.run_id <= @run_id ORDER BY x.run_id, x.id LIMIT 100000) j
@@ -94,13 +94,13 @@ SELECT r.shard, r.id, r.workflow, r.key, r.ordering, r.priority, r.tags, r.creat
              ELSE 'running' END) AS state,
            min(j.node) AS step_node, max(j.code) AS code, least(min(j.due_at), '9999-01-01 00:00:00+00') AS due_at,
            bool_or(j.state = 'pending' AND j.due_at <= pawl.now() AND NOT EXISTS (
-             SELECT FROM pawl.session o, LATERAL (SELECT unnest(o.routes) AS route, unnest(o.floors) AS floor) k
+             SELECT FROM pawl.session o, LATERAL (SELECT pg_catalog.unnest(o.routes) AS route, pg_catalog.unnest(o.floors) AS floor) k
               WHERE o.closed_at IS NULL AND o.expires_at > pawl.now() AND k.route = j.route AND j.node >= k.floor)) AS stranded
       FROM pawl.job j WHERE j.shard = r.shard AND j.run_id = r.id) s ON true
  WHERE (@workflow::text = '' OR r.workflow = @workflow::text)
    AND (@key::text = '' OR r.key = @key::text)
-   AND (cardinality(@tags::text[]) = 0 OR r.tags @> @tags::text[])
-   AND (cardinality(@states::text[]) = 0 OR s.state = ANY (@states::text[]) OR ('stranded' = ANY (@states::text[]) AND s.stranded))
+   AND (pg_catalog.cardinality(@tags::text[]) = 0 OR r.tags @> @tags::text[])
+   AND (pg_catalog.cardinality(@states::text[]) = 0 OR s.state = ANY (@states::text[]) OR ('stranded' = ANY (@states::text[]) AND s.stranded))
    AND (@code::text = '' OR s.code = @code::text)
    AND (@step::text = '' OR (r.outcome IS NULL OR r.outcome = 'failed') AND
         convert_from(d.graph, 'UTF8')::json -> 'steps' -> s.step_node ->> 'name' = @step::text)

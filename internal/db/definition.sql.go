@@ -76,7 +76,7 @@ func (q *Queries) Definitions(ctx context.Context, workflows []string) ([]Defini
 const makeRoutes = `-- name: MakeRoutes :exec
 INSERT INTO pawl.route (definition, queue, priority)
 SELECT $1::bigint, q.queue, p.priority::smallint
-  FROM (SELECT unnest($2::text[]) AS queue) q, (SELECT generate_series(0, 3) AS priority) p
+  FROM (SELECT pg_catalog.unnest($2::text[]) AS queue) q, (SELECT pg_catalog.generate_series(0, 3) AS priority) p
  ORDER BY q.queue, p.priority
 ON CONFLICT DO NOTHING
 `

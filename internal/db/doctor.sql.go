@@ -68,7 +68,7 @@ WITH done AS MATERIALIZED (
      AND NOT EXISTS (SELECT FROM pawl.history h WHERE h.shard = r.shard AND h.run_id = r.id AND h.job = r.result_job AND h.token = r.result_token AND h.output IS NOT NULL)
   UNION ALL
   SELECT 'value-missing', format('job %s of run %s needs a value that is not recorded: %s', j.id, j.run_id, f.ref)
-    FROM pawl.job j CROSS JOIN LATERAL (SELECT unnest(string_to_array(j.refs, ' ')) AS ref) f
+    FROM pawl.job j CROSS JOIN LATERAL (SELECT pg_catalog.unnest(string_to_array(j.refs, ' ')) AS ref) f
    WHERE j.refs <> '' AND NOT EXISTS (SELECT FROM pawl.history h WHERE h.shard = j.shard AND h.run_id = j.run_id AND h.job = split_part(f.ref, ':', 2)::bigint
                                          AND h.token = split_part(f.ref, ':', 3)::bigint AND h.output IS NOT NULL)
   UNION ALL
@@ -93,7 +93,7 @@ WITH done AS MATERIALIZED (
     FROM pawl.job j WHERE j.state = 'running' AND j.expires_at < pawl.now() - interval '10 minutes'
   UNION ALL
   SELECT 'partitions-missing', format('the history has no partition for %s: does any worker run?', x.day)
-    FROM (SELECT (pawl.now() AT TIME ZONE 'UTC')::date + i AS day FROM generate_series(0, 2) AS i) x
+    FROM (SELECT (pawl.now() AT TIME ZONE 'UTC')::date + i AS day FROM pg_catalog.generate_series(0, 2) AS i) x
    WHERE to_regclass('pawl.history_' || to_char(x.day, 'YYYYMMDD')) IS NULL
 )
 SELECT f.kind::text AS kind, f.what::text AS what FROM found f ORDER BY 1, 2 LIMIT 1000

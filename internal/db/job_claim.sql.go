@@ -15,7 +15,7 @@ import (
 const claim = `-- name: Claim :many
 WITH c AS MATERIALIZED (
   SELECT x.tid
-    FROM (SELECT unnest($2::int[]) AS route, unnest($3::int[]) AS floor) r,
+    FROM (SELECT pg_catalog.unnest($2::int[]) AS route, pg_catalog.unnest($3::int[]) AS floor) r,
          LATERAL (SELECT j.ctid AS tid
                     FROM pawl.job j
                    WHERE j.shard = $1::smallint AND j.route = r.route AND j.state = 'pending'

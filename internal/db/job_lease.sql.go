@@ -16,9 +16,9 @@ const begin = `-- name: Begin :many
 
 WITH g AS MATERIALIZED (
   SELECT $1::smallint AS shard, i.id, i.lease_ms, i.runtime_ms, i.begun, i.at_expiry, i.new_key, i.new_hash, x.tid, t.now, t.ok, t.agrees
-    FROM (SELECT unnest($2::bigint[]) AS id, unnest($3::bigint[]) AS token, unnest($4::bigint[]) AS lease_ms,
-                 unnest($5::bigint[]) AS runtime_ms, unnest($6::boolean[]) AS begun, unnest($7::text[]) AS at_expiry,
-                 unnest($8::bytea[]) AS new_key, unnest($9::bytea[]) AS new_hash) i
+    FROM (SELECT pg_catalog.unnest($2::bigint[]) AS id, pg_catalog.unnest($3::bigint[]) AS token, pg_catalog.unnest($4::bigint[]) AS lease_ms,
+                 pg_catalog.unnest($5::bigint[]) AS runtime_ms, pg_catalog.unnest($6::boolean[]) AS begun, pg_catalog.unnest($7::text[]) AS at_expiry,
+                 pg_catalog.unnest($8::bytea[]) AS new_key, pg_catalog.unnest($9::bytea[]) AS new_hash) i
     LEFT JOIN LATERAL (SELECT j.ctid AS tid, j.state, j.owner, j.token, j.expires_at, j.effect_hash
                          FROM pawl.job j WHERE j.shard = $1::smallint AND j.id >= i.id AND j.id <= i.id
                         ORDER BY j.id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) x ON true
@@ -202,7 +202,7 @@ func (q *Queries) ReadJob(ctx context.Context, arg ReadJobParams) (ReadJobRow, e
 const renew = `-- name: Renew :many
 WITH g AS MATERIALIZED (
   SELECT $1::smallint AS shard, i.id, i.lease_ms, x.tid, t.now, t.ok
-    FROM (SELECT unnest($2::bigint[]) AS id, unnest($3::bigint[]) AS token, unnest($4::bigint[]) AS lease_ms) i
+    FROM (SELECT pg_catalog.unnest($2::bigint[]) AS id, pg_catalog.unnest($3::bigint[]) AS token, pg_catalog.unnest($4::bigint[]) AS lease_ms) i
     LEFT JOIN LATERAL (SELECT j.ctid AS tid, j.state, j.owner, j.token, j.expires_at
                          FROM pawl.job j WHERE j.shard = $1::smallint AND j.id >= i.id AND j.id <= i.id
                         ORDER BY j.id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) x ON true

@@ -176,26 +176,31 @@ func (q *Queries) CloseLapsed(ctx context.Context) ([]CloseLapsedRow, error) {
 }
 
 const lapsed = `-- name: Lapsed :many
-SELECT j.id FROM pawl.job j
+SELECT j.id, j.run_id FROM pawl.job j
  WHERE j.shard = $1::smallint AND j.state = 'running'
    AND (j.expires_at <= pawl.now() OR NOT EXISTS (SELECT FROM pawl.session s WHERE s.id = j.owner AND s.closed_at IS NULL))
  ORDER BY j.id LIMIT 10000
 `
 
+type LapsedRow struct {
+	ID    int64
+	RunID uuid.UUID
+}
+
 // The candidates of Recover, where one of them has to be found that it can't take back.
-func (q *Queries) Lapsed(ctx context.Context, shard int16) ([]int64, error) {
+func (q *Queries) Lapsed(ctx context.Context, shard int16) ([]LapsedRow, error) {
 	rows, err := q.db.Query(ctx, lapsed, shard)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []int64
+	var items []LapsedRow
 	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
+		var i LapsedRow
+		if err := rows.Scan(&i.ID, &i.RunID); err != nil {
 			return nil, err
 		}
-		items = append(items, id)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -265,7 +270,7 @@ func (q *Queries) LeasedTo(ctx context.Context, arg LeasedToParams) ([]LeasedToR
 const recover = `-- name: Recover :many
 WITH c AS MATERIALIZED (
   SELECT j.id FROM pawl.job j
-   WHERE j.shard = $1::smallint AND j.id > $2::bigint AND j.state = 'running' AND (coalesce(cardinality($3::bigint[]), 0) = 0 OR j.id = ANY ($3::bigint[]))
+   WHERE j.shard = $1::smallint AND j.id > $2::bigint AND j.state = 'running' AND (coalesce(pg_catalog.cardinality($3::bigint[]), 0) = 0 OR j.id = ANY ($3::bigint[]))
      AND (j.expires_at <= pawl.now() OR NOT EXISTS (SELECT FROM pawl.session s WHERE s.id = j.owner AND s.closed_at IS NULL))
    ORDER BY j.id LIMIT $4::int
 ), k AS MATERIALIZED (

@@ -21,9 +21,9 @@ WITH k AS MATERIALIZED (
          (t.fence AND (p.tid IS NULL OR v.tid = p.tid) AND ((NOT t.stop AND i.to_state NOT IN ('gone', 'dead')) OR (m.tid IS NOT NULL AND m.tid = r.seen))) AS ok
     FROM (SELECT y.id, y.token, y.request, y.to_state, y.node, y.refs, y.output, y.result, y.more,
                  (y.more IS NULL OR coalesce((y.more->>'advance')::boolean, false)) AS advance
-            FROM (SELECT unnest($2::bigint[]) AS id, unnest($3::bigint[]) AS token, unnest($4::bigint[]) AS request,
-                         unnest($5::text[]) AS to_state, unnest($6::int[]) AS node, unnest($7::text[]) AS refs,
-                         unnest($8::bytea[]) AS output, unnest($9::bytea[]) AS result, nullif(unnest($10::text[]), '')::jsonb AS more) y) i
+            FROM (SELECT pg_catalog.unnest($2::bigint[]) AS id, pg_catalog.unnest($3::bigint[]) AS token, pg_catalog.unnest($4::bigint[]) AS request,
+                         pg_catalog.unnest($5::text[]) AS to_state, pg_catalog.unnest($6::int[]) AS node, pg_catalog.unnest($7::text[]) AS refs,
+                         pg_catalog.unnest($8::bytea[]) AS output, pg_catalog.unnest($9::bytea[]) AS result, nullif(pg_catalog.unnest($10::text[]), '')::jsonb AS more) y) i
     LEFT JOIN LATERAL (SELECT j.ctid AS tid, j.run_id, j.state, j.owner, j.token, j.expires_at, j.granted_at,
                               j.node AS old_node, j.mode AS old_mode, j.attempt AS old_attempt
                          FROM pawl.job j WHERE j.shard = $1::smallint AND j.id >= i.id AND j.id <= i.id

@@ -58,7 +58,7 @@ func (q *Queries) EvidenceOfRun(ctx context.Context, arg EvidenceOfRunParams) ([
 }
 
 const existing = `-- name: Existing :many
-SELECT r.id FROM (SELECT unnest($1::uuid[]) AS id) i,
+SELECT r.id FROM (SELECT pg_catalog.unnest($1::uuid[]) AS id) i,
        LATERAL (SELECT q.id FROM pawl.run q WHERE q.shard = $2::smallint AND q.id >= i.id AND q.id <= i.id ORDER BY q.id LIMIT 1) r
 `
 
@@ -247,7 +247,7 @@ const jobsOfRun = `-- name: JobsOfRun :many
 SELECT j.id, j.node, j.path, j.state, j.mode, j.attempt, j.token, j.expires_at, j.uncertain_at, j.code, j.questions, j.lapses, j.effect_key, j.refs,
        least(j.due_at, '9999-01-01 00:00:00+00')::timestamptz AS due_at, CASE WHEN c.job IS NOT NULL THEN c.done END AS done, CASE WHEN c.job IS NOT NULL THEN c.total END AS total, pawl.clock()::timestamptz AS now,
        (j.state = 'pending' AND j.due_at <= pawl.now() AND NOT EXISTS (
-          SELECT FROM pawl.session s, LATERAL (SELECT unnest(s.routes) AS route, unnest(s.floors) AS floor) k
+          SELECT FROM pawl.session s, LATERAL (SELECT pg_catalog.unnest(s.routes) AS route, pg_catalog.unnest(s.floors) AS floor) k
            WHERE s.closed_at IS NULL AND s.expires_at > pawl.now() AND k.route = j.route AND j.node >= k.floor))::boolean AS stranded
   FROM (SELECT x.id, x.node, x.path, x.state, x.mode, x.attempt, x.token, x.expires_at, x.uncertain_at, x.code, x.questions, x.lapses, x.effect_key, x.refs, x.due_at, x.route
           FROM pawl.job x WHERE x.shard = $1::smallint AND x.run_id >= $2 AND x.run_id <= $2 ORDER BY x.run_id, x.id LIMIT 100000) j
@@ -387,13 +387,13 @@ SELECT r.shard, r.id, r.workflow, r.key, r.ordering, r.priority, r.tags, r.creat
              ELSE 'running' END) AS state,
            min(j.node) AS step_node, max(j.code) AS code, least(min(j.due_at), '9999-01-01 00:00:00+00') AS due_at,
            bool_or(j.state = 'pending' AND j.due_at <= pawl.now() AND NOT EXISTS (
-             SELECT FROM pawl.session o, LATERAL (SELECT unnest(o.routes) AS route, unnest(o.floors) AS floor) k
+             SELECT FROM pawl.session o, LATERAL (SELECT pg_catalog.unnest(o.routes) AS route, pg_catalog.unnest(o.floors) AS floor) k
               WHERE o.closed_at IS NULL AND o.expires_at > pawl.now() AND k.route = j.route AND j.node >= k.floor)) AS stranded
       FROM pawl.job j WHERE j.shard = r.shard AND j.run_id = r.id) s ON true
  WHERE ($1::text = '' OR r.workflow = $1::text)
    AND ($2::text = '' OR r.key = $2::text)
-   AND (cardinality($3::text[]) = 0 OR r.tags @> $3::text[])
-   AND (cardinality($4::text[]) = 0 OR s.state = ANY ($4::text[]) OR ('stranded' = ANY ($4::text[]) AND s.stranded))
+   AND (pg_catalog.cardinality($3::text[]) = 0 OR r.tags @> $3::text[])
+   AND (pg_catalog.cardinality($4::text[]) = 0 OR s.state = ANY ($4::text[]) OR ('stranded' = ANY ($4::text[]) AND s.stranded))
    AND ($5::text = '' OR s.code = $5::text)
    AND ($6::text = '' OR (r.outcome IS NULL OR r.outcome = 'failed') AND
         convert_from(d.graph, 'UTF8')::json -> 'steps' -> s.step_node ->> 'name' = $6::text)
@@ -483,7 +483,7 @@ func (q *Queries) ListRuns(ctx context.Context, arg ListRunsParams) ([]ListRunsR
 
 const outcomes = `-- name: Outcomes :many
 SELECT r.id, r.workflow, r.outcome, r.encoding, r.output, r.result_job, r.result_token
-  FROM (SELECT unnest($1::uuid[]) AS id) i,
+  FROM (SELECT pg_catalog.unnest($1::uuid[]) AS id) i,
        LATERAL (SELECT q.id, q.workflow, q.outcome, q.encoding, q.output, q.result_job, q.result_token FROM pawl.run q
                  WHERE q.shard = $2::smallint AND q.id >= i.id AND q.id <= i.id AND q.outcome IS NOT NULL ORDER BY q.id LIMIT 1) r
 `
@@ -579,7 +579,7 @@ func (q *Queries) OutputOfNode(ctx context.Context, arg OutputOfNodeParams) ([]O
 
 const outputs = `-- name: Outputs :many
 SELECT h.run_id, h.job, h.token, h.encoding, h.output
-  FROM (SELECT unnest($1::uuid[]) AS run_id, unnest($2::bigint[]) AS job, unnest($3::bigint[]) AS token) i,
+  FROM (SELECT pg_catalog.unnest($1::uuid[]) AS run_id, pg_catalog.unnest($2::bigint[]) AS job, pg_catalog.unnest($3::bigint[]) AS token) i,
        LATERAL (SELECT x.run_id, x.job, x.token, x.encoding, x.output FROM pawl.history x
                  WHERE x.shard = $4::smallint AND x.run_id = i.run_id AND x.job = i.job AND x.token = i.token LIMIT 1) h
 `

@@ -68,12 +68,12 @@ func (q *Queries) OpenSession(ctx context.Context, arg OpenSessionParams) error 
 
 const pulse = `-- name: Pulse :one
 WITH s AS (
-  UPDATE pawl.session SET expires_at = pawl.after(pawl.clock(), $2::bigint), routes = $3::int[], floors = $4::int[]
-   WHERE id = $5::uuid AND closed_at IS NULL
+  UPDATE pawl.session SET expires_at = pawl.after(pawl.clock(), $3::bigint), routes = $4::int[], floors = $5::int[]
+   WHERE id = $2::uuid AND closed_at IS NULL
   RETURNING id
 ), d AS MATERIALIZED (
   SELECT r.route, least(x.due_at, '9999-01-01 00:00:00+00') AS due_at -- infinity is no time in Go
-    FROM (SELECT unnest($3::int[]) AS route, unnest($4::int[]) AS floor) r,
+    FROM (SELECT pg_catalog.unnest($4::int[]) AS route, pg_catalog.unnest($5::int[]) AS floor) r,
          LATERAL (SELECT j.due_at FROM pawl.job j
                    WHERE j.shard = $1::smallint AND j.route = r.route AND j.state = 'pending' AND j.node >= r.floor
                    ORDER BY j.due_at, j.id LIMIT 1) x
@@ -83,26 +83,30 @@ WITH s AS (
    WHERE j.shard = $1::smallint AND j.state = 'running'
 )
 SELECT EXISTS (SELECT FROM s)::boolean AS alive, pawl.clock()::timestamptz AS now,
-       coalesce((SELECT array_agg(d.route ORDER BY d.route) FROM d), '{}')::int[] AS routes,
-       coalesce((SELECT array_agg(d.due_at ORDER BY d.route) FROM d), '{}')::timestamptz[] AS due_ats,
+       coalesce((SELECT pg_catalog.array_agg(d.route ORDER BY d.route) FROM d), '{}')::int[] AS routes,
+       coalesce((SELECT pg_catalog.array_agg(d.due_at ORDER BY d.route) FROM d), '{}')::timestamptz[] AS due_ats,
        coalesce((SELECT e.lapse_at FROM e), '9999-01-01 00:00:00+00')::timestamptz AS lapse_at,
        coalesce((SELECT e.session_lapse_at FROM e), '9999-01-01 00:00:00+00')::timestamptz AS session_lapse_at,
        coalesce((SELECT j.due_at FROM pawl.job j WHERE j.shard = $1::smallint AND j.state = 'uncertain' AND j.due_at < 'infinity' ORDER BY j.due_at, j.id LIMIT 1),
                 '9999-01-01 00:00:00+00')::timestamptz AS ask_at,
-       coalesce((SELECT array_agg(c.id) FROM (SELECT r.id FROM pawl.run r WHERE r.shard = $1::smallint AND r.cancelling
-                   -- What is uncertain is settled first, perhaps by a person: it must not hide the others.
-                   AND (SELECT j.id FROM pawl.job j WHERE j.shard = $1::smallint AND j.run_id >= r.id AND j.run_id <= r.id
-                           AND j.mode <> 'ask' AND j.state IN ('pending', 'running', 'dead') ORDER BY j.run_id LIMIT 1) IS NOT NULL
-                 ORDER BY r.id LIMIT 1000) c),
+       ((SELECT r.id FROM pawl.run r WHERE r.shard = $1::smallint AND r.cancelling
+            AND (SELECT j.id FROM pawl.job j WHERE j.shard = $1::smallint AND j.run_id >= r.id AND j.run_id <= r.id
+                    AND j.mode <> 'ask' AND j.state IN ('pending', 'dead') ORDER BY j.run_id LIMIT 1) IS NOT NULL
+          ORDER BY r.id LIMIT 1) IS NOT NULL)::boolean AS closable,
+       coalesce((SELECT pg_catalog.array_agg(c.id) FROM (SELECT x.id FROM pawl.job j,
+                         LATERAL (SELECT r.id FROM pawl.run r WHERE r.shard = $1::smallint AND r.id >= j.run_id AND r.id <= j.run_id AND r.cancelling
+                                   ORDER BY r.id LIMIT 1) x
+                 WHERE j.shard = $1::smallint AND j.state = 'running' AND j.owner = $2::uuid
+                   AND (SELECT r.id FROM pawl.run r WHERE r.shard = $1::smallint AND r.cancelling ORDER BY r.id LIMIT 1) IS NOT NULL) c),
                 '{}')::uuid[] AS cancelling
 `
 
 type PulseParams struct {
 	Shard  int16
+	Owner  uuid.UUID
 	TtlMs  int64
 	Routes []int32
 	Floors []int32
-	Owner  uuid.UUID
 }
 
 type PulseRow struct {
@@ -113,18 +117,20 @@ type PulseRow struct {
 	LapseAt        time.Time
 	SessionLapseAt time.Time
 	AskAt          time.Time
+	Closable       bool
 	Cancelling     []uuid.UUID
 }
 
 // Renews the session and tells what there is to do: when each route has work next, when a lease or the session of
-// one that holds a lease runs out, when a question is due, which runs are being cancelled.
+// one that holds a lease runs out, when a question is due, which of this owner's runs are being cancelled, and
+// whether there are others to be ended (what is uncertain is settled first, perhaps by a person: it must not hide them).
 func (q *Queries) Pulse(ctx context.Context, arg PulseParams) (PulseRow, error) {
 	row := q.db.QueryRow(ctx, pulse,
 		arg.Shard,
+		arg.Owner,
 		arg.TtlMs,
 		arg.Routes,
 		arg.Floors,
-		arg.Owner,
 	)
 	var i PulseRow
 	err := row.Scan(
@@ -135,6 +141,7 @@ func (q *Queries) Pulse(ctx context.Context, arg PulseParams) (PulseRow, error) 
 		&i.LapseAt,
 		&i.SessionLapseAt,
 		&i.AskAt,
+		&i.Closable,
 		&i.Cancelling,
 	)
 	return i, err
@@ -158,11 +165,11 @@ SELECT d.workflow, d.id AS definition, x.node, x.jobs, x.since::timestamptz AS s
     SELECT y.node, count(*) AS jobs, min(y.due_at) AS since
       FROM (SELECT j.node, j.due_at FROM pawl.job j
              WHERE j.shard = $1::smallint AND j.route = r.id AND j.state = 'pending' AND j.due_at <= pawl.now()
-               AND NOT EXISTS (SELECT FROM pawl.session s, LATERAL (SELECT unnest(s.routes) AS route, unnest(s.floors) AS floor) k
+               AND NOT EXISTS (SELECT FROM pawl.session s, LATERAL (SELECT pg_catalog.unnest(s.routes) AS route, pg_catalog.unnest(s.floors) AS floor) k
                                 WHERE s.closed_at IS NULL AND k.route = r.id AND j.node >= k.floor)
              ORDER BY j.due_at, j.id LIMIT 1000) y
      GROUP BY y.node) x
- WHERE NOT EXISTS (SELECT FROM pawl.session s, LATERAL (SELECT unnest(s.routes) AS route, unnest(s.floors) AS floor) k
+ WHERE NOT EXISTS (SELECT FROM pawl.session s, LATERAL (SELECT pg_catalog.unnest(s.routes) AS route, pg_catalog.unnest(s.floors) AS floor) k
                     WHERE s.closed_at IS NULL AND k.route = r.id AND k.floor = 0)
  ORDER BY d.workflow, d.id, x.node LIMIT 1000
 `
