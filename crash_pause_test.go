@@ -32,7 +32,7 @@ func crashPausedAt(t *testing.T, kind, label string) {
 		here = s.target.holdAfter(func(c call) bool { return c.Step == "charge" && c.Worker == "a" })
 	}
 	there := s.target.hold(at("ship", ""))
-	a := s.worker(role{Name: "a", Hold: label})
+	a := s.worker(role{Name: "a", Hold: []string{label}})
 	r := s.start(kind, "x")
 	here.wait(t)
 	a.pause(t)

@@ -22,6 +22,7 @@ type process struct {
 	stdin io.Closer
 	log   *lockedBuffer
 	ready chan struct{} // closed when it works
+	stops chan struct{} // closed when it has been told to stop, and knows it
 	ended chan struct{} // closed when it has been waited for
 }
 
@@ -36,7 +37,7 @@ func spawn(t testing.TB, r role) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{name: r.Name, cmd: exec.Command(self), log: &lockedBuffer{}, ready: make(chan struct{}), ended: make(chan struct{})}
+	p := &process{name: r.Name, cmd: exec.Command(self), log: &lockedBuffer{}, ready: make(chan struct{}), stops: make(chan struct{}), ended: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), workerVariable+"="+string(spec))
 	p.cmd.Stderr = p.log
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
@@ -52,8 +53,11 @@ func spawn(t testing.TB, r role) *process {
 	go func() {
 		lines := bufio.NewScanner(out)
 		for lines.Scan() {
-			if lines.Text() == "ready" {
+			switch lines.Text() {
+			case "ready":
 				close(p.ready)
+			case "stopping":
+				close(p.stops)
 			}
 		}
 		_ = p.cmd.Wait() // how it ended is in ProcessState
@@ -112,11 +116,30 @@ func (p *process) signal(t testing.TB, s os.Signal) {
 	}
 }
 
+// terminate sends SIGTERM, as a platform does, and waits until that has arrived.
+func (p *process) terminate(t testing.TB) {
+	t.Helper()
+	p.signal(t, syscall.SIGTERM)
+	select {
+	case <-p.stops:
+	case <-p.ended:
+		t.Fatalf("worker %s ended at once: %v", p.name, p.cmd.ProcessState)
+	case <-time.After(patience):
+		t.Fatalf("worker %s has not heard SIGTERM within %v", p.name, patience)
+	}
+}
+
 // stop lets the worker drain. When it has returned, all has been written that
 // the worker had to write.
 func (p *process) stop(t testing.TB) {
 	t.Helper()
 	_ = p.stdin.Close()
+	p.left(t)
+}
+
+// left waits for the end of a process that was told to stop.
+func (p *process) left(t testing.TB) {
+	t.Helper()
 	select {
 	case <-p.ended:
 	case <-time.After(patience):

@@ -29,10 +29,13 @@ type target struct {
 	mu       sync.Mutex
 	calls    []call
 	receipts map[string]receipt // by key: the memory, and what a look-up finds
-	remember bool               // whether a repeated key is answered from memory
+	remember bool               // whether a repeated key is answered from memory,
+	forgets  func(call) bool    // but for these; nil: none
 	effects  map[string]int     // by step/order
 	holds    []*hold
-	refuse   func(call) int // the status of a refusal; 0: none
+	refuse   func(call) int    // the status of a refusal; 0: none
+	manners  map[string]manner // by order
+	shown    map[manner]int
 }
 
 // call is one request that has arrived.
@@ -51,7 +54,7 @@ type receipt struct {
 }
 
 func newTarget(t testing.TB) *target {
-	g := &target{closed: make(chan struct{}), receipts: map[string]receipt{}, effects: map[string]int{}}
+	g := &target{closed: make(chan struct{}), receipts: map[string]receipt{}, effects: map[string]int{}, shown: map[manner]int{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /effects/{step}/{order}", g.effect)
 	mux.HandleFunc("GET /effects", g.lookUp)
@@ -68,7 +71,7 @@ func newTarget(t testing.TB) *target {
 
 func (g *target) arrived(r *http.Request, kind string) call {
 	attempt, _ := strconv.Atoi(r.Header.Get("Pawl-Attempt"))
-	c := call{Kind: kind, Step: r.PathValue("step"), Order: r.PathValue("order"), Key: r.Header.Get("Idempotency-Key"),
+	c := call{Kind: kind, Step: r.PathValue("step"), Order: r.PathValue("order"), Key: r.Header.Get(keyHeader),
 		Worker: r.Header.Get("Pawl-Worker"), Attempt: attempt, Text: r.Header.Get("Pawl-Note")}
 	if g.observe != nil {
 		c.Seen = g.observe(c)
@@ -84,6 +87,10 @@ func (g *target) effect(w http.ResponseWriter, r *http.Request) {
 	if !g.held(r, c, true) {
 		return
 	}
+	how := g.treats(c)
+	if !how.before(g, w, r) {
+		return
+	}
 	g.mu.Lock()
 	if g.refuse != nil {
 		if status := g.refuse(c); status != 0 {
@@ -93,13 +100,13 @@ func (g *target) effect(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	answer, known := g.receipts[c.Key]
-	if !known || !g.remember || c.Key == "" {
+	if !known || !g.remember || c.Key == "" || g.forgets != nil && g.forgets(c) {
 		g.effects[c.Step+"/"+c.Order]++
 		answer = receipt{c.Order, g.effects[c.Step+"/"+c.Order]}
 		g.receipts[c.Key] = answer
 	}
 	g.mu.Unlock()
-	if g.held(r, c, false) {
+	if g.held(r, c, false) && how.after(g, w, r) {
 		_ = json.NewEncoder(w).Encode(answer)
 	}
 }

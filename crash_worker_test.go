@@ -11,6 +11,8 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"os/signal"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -37,13 +39,14 @@ type role struct {
 	Slots    int
 	Session  time.Duration
 	NoListen bool
-	Kill     string // the label at which it kills itself,
-	KillAt   int32  // when it passes it so often; 0 is the first time
-	Hold     string // the label at which it waits for the target's leave
+	Drain    time.Duration
+	Kill     string   // the label at which it kills itself,
+	KillAt   int32    // when it passes it so often; 0 is the first time
+	Hold     []string // the labels at which it waits for the target's leave
 }
 
-// beWorker works until it is killed or its standard input ends, which it does
-// with whoever started this process.
+// beWorker works until it is killed, gets SIGTERM or its standard input ends,
+// which it does with whoever started this process.
 func beWorker(spec string) int {
 	var r role
 	if err := json.Unmarshal([]byte(spec), &r); err != nil {
@@ -58,7 +61,7 @@ func beWorker(spec string) int {
 }
 
 func (r role) work() error {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer cancel()
 	pool, err := pgxpool.New(ctx, r.Database)
 	if err != nil {
@@ -71,20 +74,17 @@ func (r role) work() error {
 		defs = append(defs, flows[name](h))
 	}
 	e, err := engine.New(ctx, pool, engine.Config{Workflows: defs, Name: r.Name, Queues: r.Queues, Slots: r.Slots, Session: r.Session,
-		NoListen: r.NoListen, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+		Drain: r.Drain, NoListen: r.NoListen, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	if err != nil {
 		return err
 	}
 	var passed atomic.Int32
 	fault.At = func(label string) {
-		switch label {
-		case r.Kill:
-			if passed.Add(1) < r.KillAt {
-				return
-			}
+		if label == r.Kill && passed.Add(1) >= r.KillAt {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {} // it takes a moment, in which nothing more is to happen
-		case r.Hold:
+		}
+		if slices.Contains(r.Hold, label) {
 			_ = h.send(context.Background(), "at/"+label, "", nil)
 		}
 	}
@@ -93,6 +93,7 @@ func (r role) work() error {
 		cancel()
 	}()
 	go r.tellReady(ctx, pool)
+	context.AfterFunc(ctx, func() { fmt.Println("stopping") })
 	return e.Work(ctx)
 }
 
@@ -107,6 +108,10 @@ func (r role) tellReady(ctx context.Context, pool *pgxpool.Pool) {
 // hand is how steps reach the world outside.
 type hand struct{ worker, target string }
 
+// keyHeader is not Idempotency-Key: a request that has that one, net/http
+// itself sends again when the connection breaks.
+const keyHeader = "Pawl-Key"
+
 // client keeps as many connections as a worker has slots.
 var client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}
 
@@ -119,7 +124,7 @@ func (h *hand) request(ctx context.Context, method, path, note string) (*http.Re
 	q.Header.Set("Pawl-Note", note)
 	if a := plan.FromContext(ctx); a != nil {
 		q.Header.Set("Pawl-Attempt", strconv.Itoa(a.Number))
-		q.Header.Set("Idempotency-Key", a.Key())
+		q.Header.Set(keyHeader, a.Key())
 	}
 	return client.Do(q)
 }
@@ -127,6 +132,7 @@ func (h *hand) request(ctx context.Context, method, path, note string) (*http.Re
 var (
 	errNotFound = errors.New("the target knows nothing of it")
 	errEnough   = errors.New("the target has had enough")
+	errDeclined = errors.New("the target declines")
 )
 
 func read(r *http.Response, err error, out any) error {
@@ -139,6 +145,8 @@ func read(r *http.Response, err error, out any) error {
 		return errNotFound
 	case r.StatusCode == http.StatusGone:
 		return errEnough
+	case r.StatusCode == http.StatusPaymentRequired:
+		return errDeclined
 	case r.StatusCode != http.StatusOK:
 		return fmt.Errorf("the target answers %s", r.Status)
 	case out == nil:

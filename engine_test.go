@@ -32,6 +32,7 @@ func TestCrash(t *testing.T) {
 		{"C3_paused", crashPaused},
 		{"C4_after_effect", crashAfterEffect},
 		{"EveryPoint", crashEveryPoint},
+		{"EveryPoint_every_manner", crashMatrix},
 		{"EveryQuestion", crashEveryQuestion},
 		{"C7_locked_row", crashLockedRow},
 		{"C9_polling_alone", crashPollingAlone},
