@@ -34,6 +34,7 @@ func TestCrash(t *testing.T) {
 		{"EveryPoint", crashEveryPoint},
 		{"EveryPoint_every_manner", crashMatrix},
 		{"EveryQuestion", crashEveryQuestion},
+		{"Transactions", crashTransactions},
 		{"C7_locked_row", crashLockedRow},
 		{"C9_polling_alone", crashPollingAlone},
 	} {
