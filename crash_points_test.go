@@ -36,6 +36,9 @@ var (
 	settledLater = []string{"charge uncertain by recovery, attempt 1", "charge asking by reconciler, attempt 1",
 		"charge uncertain by recovery, attempt 1", "charge asking by reconciler, attempt 1",
 		"charge settled by reconciler, attempt 1", "ship completed by worker, attempt 1"}
+	// Its answer is durable, and only what comes behind it is tried again.
+	settledFirst = []string{"charge uncertain by recovery, attempt 1", "charge asking by reconciler, attempt 1",
+		"charge settled by reconciler, attempt 1", "ship lapsed by recovery, attempt 1", "ship completed by worker, attempt 2"}
 )
 
 // crashEveryPoint kills a worker at every point that a charge with a look-up
@@ -87,8 +90,8 @@ func (s *stage) asksLongEnough(history []engine.Transition) {
 // crashEveryQuestion kills the worker that asks, at every point that a
 // question passes.
 func crashEveryQuestion(t *testing.T) {
-	labels := []string{fault.AfterClaim, fault.BeforeBody, fault.AfterBody, fault.BeforeCommit}
-	known := []string{"lookup-" + fault.BeforeClaim} // a queue that has no run
+	labels := []string{fault.BeforeClaim, fault.AfterClaim, fault.BeforeBody, fault.AfterBody, fault.BeforeCommit, fault.AfterCommit}
+	known := []string{"lookup-" + fault.BeforeBegin} // a queue that has no run: no question begins
 	for _, label := range labels {
 		known = append(known, "lookup-"+label)
 	}
@@ -105,7 +108,7 @@ func crashEveryQuestion(t *testing.T) {
 	}
 	first.kill(t)
 	// It takes back what the first held, and has nothing to ask itself.
-	s.worker(role{Name: "bystander", Queues: []string{fault.BeforeClaim}})
+	s.worker(role{Name: "bystander", Queues: []string{fault.BeforeBegin}})
 	for _, label := range labels {
 		s.until("the effect is uncertain", func() bool { return len(s.get(runs[label].ID).History) >= 2 })
 	}
@@ -122,6 +125,19 @@ func crashEveryQuestion(t *testing.T) {
 			t.Errorf("%s: the run gives %+v", label, out)
 		}
 		s.charged(label, 1, "first")
-		s.expect(r.ID, settledLater...)
+		story, asked := settledLater, 1
+		switch label {
+		case fault.BeforeClaim:
+			story = settled
+		case fault.AfterBody, fault.BeforeCommit:
+			asked = 2
+		case fault.AfterCommit:
+			story = settledFirst
+		}
+		s.expect(r.ID, story...)
+		key := s.target.of("effects", at("charge", label))[0].Key
+		if qs := s.target.of("look-ups", func(c call) bool { return c.Key == key }); len(qs) != asked {
+			t.Errorf("%s: asked %d times, want %d", label, len(qs), asked)
+		}
 	}
 }
