@@ -35,6 +35,7 @@ func TestCrash(t *testing.T) {
 		{"EveryPoint_every_manner", crashMatrix},
 		{"EveryQuestion", crashEveryQuestion},
 		{"Transactions", crashTransactions},
+		{"Terminated", crashTerminated},
 		{"C7_locked_row", crashLockedRow},
 		{"C9_polling_alone", crashPollingAlone},
 	} {
