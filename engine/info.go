@@ -62,7 +62,7 @@ type JobInfo struct {
 	State          string // pending, running, waiting, uncertain, dead
 	Attempt        int
 	Token          int64
-	DueAt          time.Time // zero: a person must act
+	DueAt          time.Time // of what waits; zero: under way, or a person must act
 	ExpiresAt      time.Time // of the lease; zero if there is none
 	UncertainAt    time.Time
 	Code           string

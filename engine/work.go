@@ -116,6 +116,7 @@ func (e *Engine) work(ctx context.Context, left *sync.WaitGroup) (lost bool, err
 	w.draining.Store(true)
 	w.execs.Go(func() { // the drain waits for it, to its limit
 		w.claimer.Stop() // a claim under way is finished
+		close(w.stopped)
 		if !w.sessionLost.Load() && w.inDoubt.Load() {
 			w.handBackLeaked() // if that fails too, the jobs go with the session
 		}
@@ -156,7 +157,11 @@ func (w *worker) heard(kind string) {
 // rest. It returns whether nothing is held any more.
 func (w *worker) drain() bool {
 	idle := make(chan struct{})
-	go func() { w.execs.Wait(); close(idle) }()
+	go func() {
+		<-w.stopped // nothing is added any more
+		w.execs.Wait()
+		close(idle)
+	}()
 	limit := time.NewTimer(w.e.config.Drain)
 	defer limit.Stop()
 	select {

@@ -53,6 +53,7 @@ type worker struct {
 	renewals    chan struct{} // under way
 	sessionLost atomic.Bool
 	gone        chan struct{} // closed when the session is lost
+	stopped     chan struct{} // closed when the claimer has stopped
 	goneOnce    sync.Once
 }
 
@@ -71,7 +72,7 @@ type target struct {
 }
 
 func newWorker(e *Engine, hard context.Context) *worker {
-	w := &worker{e: e, owner: uuid.New(), hard: hard, leases: map[int64]*lease{}, bindings: map[int64]*binding{}, gone: make(chan struct{}), renewals: make(chan struct{}, renewalsMost), code: &runners{}}
+	w := &worker{e: e, owner: uuid.New(), hard: hard, leases: map[int64]*lease{}, bindings: map[int64]*binding{}, gone: make(chan struct{}), stopped: make(chan struct{}), renewals: make(chan struct{}, renewalsMost), code: &runners{}}
 	w.log = e.log.With("worker", e.config.Name)
 	w.claimer = newLoop(w.claim)
 	w.keeper = newLoop(w.keep)
