@@ -66,7 +66,7 @@ func (e *Engine) List(ctx context.Context, f Filter) ([]RunInfo, error) {
 		if r.StepNode != nil {
 			if g, err := decodeGraph(r.Graph); err == nil {
 				i.Step = g.name(int(*r.StepNode))
-				i.Owner = ownerOf(text(r.Owners), i.Step)
+				i.Owner = ownerOf(text(r.Settings), i.Step)
 			}
 		}
 		out = append(out, i)

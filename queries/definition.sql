@@ -7,7 +7,7 @@ RETURNING d.id;
 
 -- name: Activate :exec
 -- New runs get the definition activated last.
-UPDATE pawl.definition SET active_at = pawl.clock(), queue = @queue, owners = @owners::json WHERE id = @id;
+UPDATE pawl.definition SET active_at = pawl.clock(), queue = @queue, settings = @settings::json WHERE id = @id;
 
 -- name: MakeRoutes :exec
 -- A route for each queue and priority of a definition.

@@ -52,7 +52,7 @@ SELECT h.job, h.token, h.encoding, h.output FROM pawl.history h
  ORDER BY h.token DESC LIMIT 1;
 
 -- name: GetRun :one
-SELECT r.*, d.graph, d.owners::text AS owners FROM pawl.run r JOIN pawl.definition d ON d.id = r.definition WHERE r.shard = @shard::smallint AND r.id = @id;
+SELECT r.*, d.graph, d.settings::text AS settings FROM pawl.run r JOIN pawl.definition d ON d.id = r.definition WHERE r.shard = @shard::smallint AND r.id = @id;
 
 -- name: JobsOfRun :many
 SELECT j.id, j.node, j.path, j.state, j.mode, j.attempt, j.token, j.expires_at, j.uncertain_at, j.code, j.questions, j.lapses, j.effect_key, j.refs,
@@ -81,7 +81,7 @@ SELECT j.id, j.node, j.path, j.attempt, h.class, h.code, h.reason
 
 -- name: ListRuns :many
 -- Newest first. The state of a live run is derived from its jobs.
-SELECT r.shard, r.id, r.workflow, r.key, r.ordering, r.priority, r.tags, r.created_at, r.ended_at, s.state::text AS state, s.step_node, s.code, coalesce(s.due_at, '9999-01-01 00:00:00+00')::timestamptz AS due_at, d.graph, d.owners::text AS owners
+SELECT r.shard, r.id, r.workflow, r.key, r.ordering, r.priority, r.tags, r.created_at, r.ended_at, s.state::text AS state, s.step_node, s.code, coalesce(s.due_at, '9999-01-01 00:00:00+00')::timestamptz AS due_at, d.graph, d.settings::text AS settings
   FROM pawl.run r
   JOIN pawl.definition d ON d.id = r.definition
   JOIN LATERAL (

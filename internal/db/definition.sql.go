@@ -10,18 +10,18 @@ import (
 )
 
 const activate = `-- name: Activate :exec
-UPDATE pawl.definition SET active_at = pawl.clock(), queue = $1, owners = $2::json WHERE id = $3
+UPDATE pawl.definition SET active_at = pawl.clock(), queue = $1, settings = $2::json WHERE id = $3
 `
 
 type ActivateParams struct {
-	Queue  string
-	Owners []byte
-	ID     int64
+	Queue    string
+	Settings []byte
+	ID       int64
 }
 
 // New runs get the definition activated last.
 func (q *Queries) Activate(ctx context.Context, arg ActivateParams) error {
-	_, err := q.db.Exec(ctx, activate, arg.Queue, arg.Owners, arg.ID)
+	_, err := q.db.Exec(ctx, activate, arg.Queue, arg.Settings, arg.ID)
 	return err
 }
 

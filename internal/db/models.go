@@ -40,7 +40,7 @@ type PawlDefinition struct {
 	Hash     []byte
 	Graph    []byte
 	Queue    string
-	Owners   []byte
+	Settings []byte
 	ActiveAt time.Time
 }
 
@@ -180,4 +180,8 @@ type PawlSession struct {
 	StartedAt time.Time
 	ExpiresAt time.Time
 	ClosedAt  *time.Time
+	Host      string
+	Pid       int32
+	Build     string
+	Pawl      string
 }

@@ -113,7 +113,7 @@ func (q *Queries) FindKey(ctx context.Context, arg FindKeyParams) (FindKeyRow, e
 }
 
 const getRun = `-- name: GetRun :one
-SELECT r.shard, r.id, r.workflow, r.definition, r.key, r.ordering, r.generation, r.priority, r.tags, r.traceparent, r.tracestate, r.encoding, r.input, r.created_at, r.cancelling, r.cancelled_by, r.cancel_reason, r.outcome, r.ended_at, r.result_job, r.result_token, r.output, d.graph, d.owners::text AS owners FROM pawl.run r JOIN pawl.definition d ON d.id = r.definition WHERE r.shard = $1::smallint AND r.id = $2
+SELECT r.shard, r.id, r.workflow, r.definition, r.key, r.ordering, r.generation, r.priority, r.tags, r.traceparent, r.tracestate, r.encoding, r.input, r.created_at, r.cancelling, r.cancelled_by, r.cancel_reason, r.outcome, r.ended_at, r.result_job, r.result_token, r.output, d.graph, d.settings::text AS settings FROM pawl.run r JOIN pawl.definition d ON d.id = r.definition WHERE r.shard = $1::smallint AND r.id = $2
 `
 
 type GetRunParams struct {
@@ -145,7 +145,7 @@ type GetRunRow struct {
 	ResultToken  *int64
 	Output       []byte
 	Graph        []byte
-	Owners       string
+	Settings     string
 }
 
 func (q *Queries) GetRun(ctx context.Context, arg GetRunParams) (GetRunRow, error) {
@@ -175,7 +175,7 @@ func (q *Queries) GetRun(ctx context.Context, arg GetRunParams) (GetRunRow, erro
 		&i.ResultToken,
 		&i.Output,
 		&i.Graph,
-		&i.Owners,
+		&i.Settings,
 	)
 	return i, err
 }
@@ -374,7 +374,7 @@ func (q *Queries) LastFailure(ctx context.Context, arg LastFailureParams) ([]Las
 }
 
 const listRuns = `-- name: ListRuns :many
-SELECT r.shard, r.id, r.workflow, r.key, r.ordering, r.priority, r.tags, r.created_at, r.ended_at, s.state::text AS state, s.step_node, s.code, coalesce(s.due_at, '9999-01-01 00:00:00+00')::timestamptz AS due_at, d.graph, d.owners::text AS owners
+SELECT r.shard, r.id, r.workflow, r.key, r.ordering, r.priority, r.tags, r.created_at, r.ended_at, s.state::text AS state, s.step_node, s.code, coalesce(s.due_at, '9999-01-01 00:00:00+00')::timestamptz AS due_at, d.graph, d.settings::text AS settings
   FROM pawl.run r
   JOIN pawl.definition d ON d.id = r.definition
   JOIN LATERAL (
@@ -430,7 +430,7 @@ type ListRunsRow struct {
 	Code      *string
 	DueAt     *time.Time
 	Graph     []byte
-	Owners    *string
+	Settings  *string
 }
 
 // Newest first. The state of a live run is derived from its jobs.
@@ -469,7 +469,7 @@ func (q *Queries) ListRuns(ctx context.Context, arg ListRunsParams) ([]ListRunsR
 			&i.Code,
 			&i.DueAt,
 			&i.Graph,
-			&i.Owners,
+			&i.Settings,
 		); err != nil {
 			return nil, err
 		}

@@ -43,7 +43,7 @@ CREATE TABLE pawl.definition (
   hash      bytea       NOT NULL,
   graph     bytea       NOT NULL,           -- JSON
   queue     text        NOT NULL,           -- of the first step
-  owners    json        NOT NULL DEFAULT '{}', -- by step: who must look when it is dead or uncertain, as the code said last
+  settings  json        NOT NULL DEFAULT '{}', -- by step: its effective settings and which of them are no defaults, as the code said last
   active_at timestamptz NOT NULL,           -- when a process that knows it started last
   UNIQUE (workflow, hash)
 );
@@ -65,9 +65,14 @@ CREATE TABLE pawl.session (
   floors     integer[]   NOT NULL,          -- and from which node on
   started_at timestamptz NOT NULL,
   expires_at timestamptz NOT NULL,
-  closed_at  timestamptz
+  closed_at  timestamptz,
+  host       text        NOT NULL DEFAULT '', -- for people as well: where the process runs,
+  pid        integer     NOT NULL DEFAULT 0,
+  build      text        NOT NULL DEFAULT '', -- what its program was built from,
+  pawl       text        NOT NULL DEFAULT ''  -- and which Pawl is in it
 ) WITH (fillfactor = 50);
 CREATE INDEX session_open ON pawl.session (id) WHERE closed_at IS NULL;
+CREATE INDEX session_closed ON pawl.session (closed_at) WHERE closed_at IS NOT NULL;
 
 -- A caller's key. Outlives runs: it counts how many starts the key has had.
 CREATE TABLE pawl.key (
@@ -119,6 +124,7 @@ CREATE INDEX run_cancelling ON pawl.run (shard, id) WHERE cancelling;
 
 -- The live positions of runs, nothing else: a job advances in place. No column that changes at a
 -- hand-over, a heartbeat or a cursor write is in an index or in an index's predicate, so those are HOT.
+-- (failed_at and uncertain_at change at a hand-over only where something has gone wrong before it.)
 CREATE TABLE pawl.job (
   -- The order of the columns is that of how often they change: what a hand-over or a heartbeat leaves alone comes
   -- first, and is left out of the write-ahead log.
@@ -170,6 +176,10 @@ CREATE INDEX job_ready ON pawl.job (shard, route, due_at, id) WHERE state = 'pen
 CREATE INDEX job_running ON pawl.job (shard, id) WHERE state = 'running';
 CREATE INDEX job_uncertain ON pawl.job (shard, due_at, id) WHERE state = 'uncertain';
 CREATE INDEX job_run ON pawl.job (shard, run_id, id);
+-- What people look for: it holds a failed run's job, one whose effect is not settled, one that fails and is tried again.
+CREATE INDEX job_dead ON pawl.job (shard, run_id, id) WHERE state = 'dead';
+CREATE INDEX job_unsettled ON pawl.job (shard, run_id, id) WHERE uncertain_at IS NOT NULL;
+CREATE INDEX job_failing ON pawl.job (shard, run_id, id) WHERE failed_at IS NOT NULL AND state <> 'dead';
 
 -- The typed position inside a long step, and the progress it reports. Gone when the step is done.
 CREATE TABLE pawl.cursor (
@@ -212,6 +222,8 @@ CREATE TABLE pawl.history (
   output     bytea,                         -- a step's output; of a replay: the corrected input
   PRIMARY KEY (shard, run_id, job, token)
 ) PARTITION BY RANGE (run_id);
+-- By time: what a person or a program that follows asks for. It costs an insert next to nothing, and is no B-tree for that reason.
+CREATE INDEX history_ended ON pawl.history USING brin (ended_at) WITH (pages_per_range = 32, autosummarize = on);
 
 -- What came after its lease was lost. It changes no state; reconciler and person are shown it.
 CREATE TABLE pawl.evidence (
