@@ -37,7 +37,7 @@ func (t *Tail) horizon(ctx context.Context, pool Beginner, r *Reader) (h horizon
 		for _, w := range rows {
 			switch {
 			case w.Xid == "":
-			case now.Sub(w.Since) > longest:
+			case now.Sub(w.Since) > t.longest:
 				writing[w.Xid] = w.Since
 			case w.Since.Before(h.next):
 				h.next = w.Since
@@ -48,7 +48,7 @@ func (t *Tail) horizon(ctx context.Context, pool Beginner, r *Reader) (h horizon
 				h.ended, h.endedSince = append(h.ended, xid), earliest(h.endedSince, since)
 			}
 		}
-		t.writing, h.next = writing, h.next.Add(-slack)
+		t.writing, h.next = writing, h.next.Add(-t.slack)
 		ids, err := q.OldestJobs(ctx, r.shards)
 		h.oldest = uuid.Max
 		for _, id := range ids {

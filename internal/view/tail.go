@@ -28,6 +28,8 @@ type Tail struct {
 	// Idle waits before the next round; false ends it.
 	Idle func(ctx context.Context, took time.Duration) bool
 
+	slack   time.Duration // as the constants below, which tests change
+	longest time.Duration
 	since   time.Time
 	first   uuid.UUID            // the oldest run that may have moved since the last round
 	writing map[string]time.Time // transactions that wrote for long, by xid
@@ -55,6 +57,9 @@ const (
 
 // Follow calls tell for each transition until ctx ends, which is no error.
 func (t *Tail) Follow(ctx context.Context, pool Beginner, tell func(Event) error) error {
+	if t.longest == 0 {
+		t.slack, t.longest = slack, longest
+	}
 	t.writing, t.told = map[string]time.Time{}, map[told]written{}
 	r := On(nil, nil)
 	if err := Read(ctx, pool, func(s *Reader) error { r.shards, t.since = s.shards, s.now; return nil }); err != nil {
