@@ -33,6 +33,20 @@ SELECT j.run_id AS id FROM pawl.job j WHERE j.shard = @shard::smallint AND j.run
 SELECT j.run_id AS id FROM pawl.job j WHERE j.shard = @shard::smallint AND j.run_id >= @first::uuid AND j.run_id < @before::uuid AND j.uncertain_at IS NOT NULL
  ORDER BY j.run_id DESC, j.id DESC LIMIT @most::int;
 
+-- name: LookAtStranded :many
+-- Due on a route of which no live worker knows all steps; so many of the oldest of each.
+WITH f AS MATERIALIZED (
+  SELECT k.route, min(k.floor) AS floor
+    FROM pawl.session o, LATERAL (SELECT unnest(o.routes) AS route, unnest(o.floors) AS floor) k
+   WHERE o.closed_at IS NULL AND o.expires_at > pawl.now() GROUP BY k.route
+)
+SELECT x.run_id AS id
+  FROM pawl.route w LEFT JOIN f ON f.route = w.id
+ CROSS JOIN LATERAL (SELECT j.run_id, j.node FROM pawl.job j WHERE j.shard = @shard::smallint AND j.route = w.id AND j.state = 'pending' AND j.due_at <= pawl.now()
+                      ORDER BY j.due_at, j.id LIMIT @most::int) x
+ WHERE (f.floor IS NULL OR f.floor > 0) AND (f.floor IS NULL OR x.node < f.floor) AND x.run_id >= @first::uuid AND x.run_id < @before::uuid
+ ORDER BY x.run_id DESC LIMIT @most::int;
+
 -- name: LookAtTags :many
 -- All runs with these tags are read: for tags that the newest runs do not have.
 WITH c AS MATERIALIZED (SELECT r.shard, r.id FROM pawl.run r WHERE r.tags @> @tags::text[] AND r.tags <> '{}')

@@ -138,7 +138,9 @@ func TestStatusUnclaimed(t *testing.T) {
 	p.e = p.engine(engine.Config{Workflows: []steps.Definition{charged}})
 	p.start(orders, "no such step")
 	known := p.engine(engine.Config{Name: "new build", Queues: []string{"harbour", "default"}, Workflows: []steps.Definition{orders.Define(
-		func(f *steps.Flow, in steps.Ref[string]) steps.Ref[string] { return steps.New("ship", body, steps.Queue("harbour")).Do(f, in) })}})
+		func(f *steps.Flow, in steps.Ref[string]) steps.Ref[string] {
+			return steps.New("ship", body, steps.Queue("harbour")).Do(f, in)
+		})}})
 	elsewhere := steps.Declare[string, string]("elsewhere")
 	twoQueues := elsewhere.Define(func(f *steps.Flow, in steps.Ref[string]) steps.Ref[string] {
 		return steps.New("b", body, steps.Queue("b")).Do(f, steps.New("a", body, steps.Queue("a")).Do(f, in))

@@ -294,6 +294,53 @@ func (q *Queries) LookAtRuns(ctx context.Context, arg LookAtRunsParams) ([]LookA
 	return items, nil
 }
 
+const lookAtStranded = `-- name: LookAtStranded :many
+WITH f AS MATERIALIZED (
+  SELECT k.route, min(k.floor) AS floor
+    FROM pawl.session o, LATERAL (SELECT unnest(o.routes) AS route, unnest(o.floors) AS floor) k
+   WHERE o.closed_at IS NULL AND o.expires_at > pawl.now() GROUP BY k.route
+)
+SELECT x.run_id AS id
+  FROM pawl.route w LEFT JOIN f ON f.route = w.id
+ CROSS JOIN LATERAL (SELECT j.run_id, j.node FROM pawl.job j WHERE j.shard = $1::smallint AND j.route = w.id AND j.state = 'pending' AND j.due_at <= pawl.now()
+                      ORDER BY j.due_at, j.id LIMIT $2::int) x
+ WHERE (f.floor IS NULL OR f.floor > 0) AND (f.floor IS NULL OR x.node < f.floor) AND x.run_id >= $3::uuid AND x.run_id < $4::uuid
+ ORDER BY x.run_id DESC LIMIT $2::int
+`
+
+type LookAtStrandedParams struct {
+	Shard  int16
+	Most   int32
+	First  uuid.UUID
+	Before uuid.UUID
+}
+
+// Due on a route of which no live worker knows all steps; so many of the oldest of each.
+func (q *Queries) LookAtStranded(ctx context.Context, arg LookAtStrandedParams) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, lookAtStranded,
+		arg.Shard,
+		arg.Most,
+		arg.First,
+		arg.Before,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const lookAtTags = `-- name: LookAtTags :many
 WITH c AS MATERIALIZED (SELECT r.shard, r.id FROM pawl.run r WHERE r.tags @> $4::text[] AND r.tags <> '{}')
 SELECT c.id FROM c WHERE c.id >= $1::uuid AND c.id < $2::uuid ORDER BY c.id DESC LIMIT $3::int

@@ -27,6 +27,8 @@ func (s *search) ways(ctx context.Context, r *Reader) ([]look, error) {
 		return []look{eachShard(lookAtDead)}, nil
 	case only("uncertain"):
 		return []look{eachShard(lookAtUnsettled)}, nil
+	case only("stranded"):
+		return []look{eachShard(lookAtStranded)}, nil
 	case s.f.Code != "", s.p.ByStep, len(s.f.States) > 0 && !slices.ContainsFunc(s.f.States, func(state string) bool { return state != "failed" && slices.Contains(ended, state) }):
 		return []look{eachShard(lookAtJobs)}, nil
 	case len(s.f.Tags) > 0:
@@ -164,6 +166,12 @@ func lookAtDead(ctx context.Context, r *Reader, s *search, shard int16, most int
 func lookAtUnsettled(ctx context.Context, r *Reader, s *search, shard int16, most int) ([]uuid.UUID, uuid.UUID, error) {
 	ids, err := r.q.LookAtUnsettled(ctx, db.LookAtUnsettledParams{Shard: shard, First: s.first, Before: s.before, Most: int32(most)})
 	return last(ids, most, err)
+}
+
+// lookAtStranded looks at all there are, or as many as it may.
+func lookAtStranded(ctx context.Context, r *Reader, s *search, shard int16, _ int) ([]uuid.UUID, uuid.UUID, error) {
+	ids, err := r.q.LookAtStranded(ctx, db.LookAtStrandedParams{Shard: shard, First: s.first, Before: s.before, Most: lookMost})
+	return last(ids, lookMost, err)
 }
 
 func lookAtTags(ctx context.Context, r *Reader, s *search, most int) ([]uuid.UUID, uuid.UUID, error) {
