@@ -11,7 +11,8 @@ import (
 )
 
 // TestHandOversAreHot: the job's row moves in place, whatever indexes people
-// look by: only claims touch an index.
+// look by: only claims touch an index, and updates for which a page had no room.
+// Were an index in the way, none of the others would be HOT.
 func TestHandOversAreHot(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Database(t)
@@ -37,7 +38,7 @@ func TestHandOversAreHot(t *testing.T) {
 		hot = effScan[int64](t, reader, "SELECT n_tup_hot_upd FROM pg_stat_user_tables WHERE relid = 'pawl.job'::regclass")
 		return updated >= runs*length
 	})
-	if t.Logf("%d of %d updates were HOT", hot, updated); hot*100 < updated*80 {
+	if t.Logf("%d of %d updates were HOT", hot, updated); hot*2 < updated {
 		t.Errorf("%d of %d updates were HOT", hot, updated)
 	}
 }
