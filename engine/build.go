@@ -16,7 +16,10 @@ func builtFrom(info *debug.BuildInfo) (program, pawl string) {
 	if info == nil {
 		return "unknown", "unknown"
 	}
-	program = info.Main.Path + " " + versionOf(info.Main, info.Settings)
+	if program = info.Path; program == "" || program == "command-line-arguments" { // go run of files
+		program = info.Main.Path
+	}
+	program += " " + versionOf(info.Main, info.Settings)
 	pawl = "unknown"
 	if info.Main.Path == ownPath {
 		pawl = versionOf(info.Main, info.Settings)

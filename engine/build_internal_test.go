@@ -18,6 +18,7 @@ func TestBuiltFrom(t *testing.T) {
 	}{
 		"nothing":   {nil, "unknown", "unknown"},
 		"a release": {&debug.BuildInfo{Main: shop("v1.2.3"), Deps: dep("v0.9.0"), Settings: vcs}, "example.com/shop v1.2.3", "v0.9.0"},
+		"a command": {&debug.BuildInfo{Path: "example.com/shop/cmd/worker", Main: shop("v1.2.3")}, "example.com/shop/cmd/worker v1.2.3", "unknown"},
 		"a clone":   {&debug.BuildInfo{Main: shop("(devel)"), Deps: dep("v0.9.0"), Settings: vcs}, "example.com/shop 0123456789ab+dirty", "v0.9.0"},
 		"no vcs":    {&debug.BuildInfo{Main: shop("(devel)")}, "example.com/shop unknown", "unknown"},
 		"our own":   {&debug.BuildInfo{Main: debug.Module{Path: ownPath, Version: "v1.0.0"}}, ownPath + " v1.0.0", "v1.0.0"},

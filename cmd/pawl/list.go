@@ -108,7 +108,7 @@ func (p *printer) item(i view.Item) {
 	case !i.DueAt.IsZero() && i.DueAt.After(p.now):
 		line += ", due " + p.when(i.DueAt)
 	case !i.DueAt.IsZero():
-		line += ", due since " + p.when(i.DueAt)
+		line += ", due since " + p.since(i.DueAt)
 	}
 	p.line("%s", line)
 	var more []string

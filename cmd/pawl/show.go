@@ -68,6 +68,9 @@ func (p *runPrinter) run(v view.Run) {
 		p.line("  key      %s%s", v.Key, again)
 	}
 	state := v.State
+	if v.Stranded {
+		state = "stranded"
+	}
 	if v.Step != "" {
 		state += " at " + v.Step
 	}
@@ -122,6 +125,9 @@ func (p *runPrinter) run(v view.Run) {
 func (p *printer) next(what string, at time.Time) string {
 	if at.IsZero() {
 		return what
+	}
+	if !at.After(p.now) {
+		return what + ", since " + p.since(at)
 	}
 	return what + ", " + p.when(at)
 }

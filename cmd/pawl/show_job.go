@@ -22,7 +22,7 @@ func (p *runPrinter) job(j view.Job) {
 			alive = ", SILENT"
 		}
 		p.line("  worker   %s on %s, process %d%s", j.Worker, j.WorkerHost, j.WorkerPID, alive)
-		p.line("  lease    since %s", p.when(j.GrantedAt))
+		p.line("  lease    since %s", p.since(j.GrantedAt))
 		p.line("           until %s", p.when(j.ExpiresAt))
 		p.line("           no renewal beyond %s", p.when(j.Deadline))
 	}
@@ -39,10 +39,10 @@ func (p *runPrinter) job(j view.Job) {
 		p.text(2, "so far   %s", strings.Join(spent, ", "))
 	}
 	if !j.FailedAt.IsZero() {
-		p.line("  failing  since %s", p.when(j.FailedAt))
+		p.line("  failing  since %s", p.since(j.FailedAt))
 	}
 	if !j.Uncertain.IsZero() {
-		p.line("  unknown  since %s", p.when(j.Uncertain))
+		p.line("  unknown  since %s", p.since(j.Uncertain))
 	}
 	if j.EffectKey != "" {
 		p.line("  effect   key %s", j.EffectKey)

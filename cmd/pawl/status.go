@@ -49,7 +49,7 @@ func (p statusPrinter) status(s view.Status) {
 	case s.Since.IsZero():
 		p.line("NOT WELL")
 	default:
-		p.line("NOT WELL since %s", strings.Replace(p.when(s.Since), " ago", "", 1))
+		p.line("NOT WELL since %s", p.since(s.Since))
 	}
 	for _, t := range s.Troubles {
 		p.text(2, "! %s", t.What)
@@ -133,10 +133,10 @@ func (p statusPrinter) effects(effects []view.Effect) {
 	p.some(len(effects), func(i int) {
 		e := effects[i]
 		p.headline(e.Count, e.Place, e.Code)
-		p.line("         since %s", p.when(e.First))
+		p.line("         since %s", p.since(e.First))
 		next := ""
 		if !e.Next.IsZero() {
-			next = " " + p.when(e.Next)
+			next = ", " + p.when(e.Next)
 		}
 		p.text(9, "next: %s%s", e.What, next)
 		if e.Questions > 0 {
@@ -160,7 +160,7 @@ func (p statusPrinter) unclaimed(all []view.Unclaimed) {
 			stranded = "STRANDED"
 		}
 		p.headline(u.Count, u.Place, stranded)
-		p.line("         since %s, in queue %s", p.when(u.Since), u.Queue)
+		p.line("         since %s, in queue %s", p.since(u.Since), u.Queue)
 		p.text(9, "why: %s", u.Why)
 		p.line("         pawl show %s", u.Oldest)
 	})
@@ -179,7 +179,7 @@ func (p statusPrinter) failing(all []view.Failing) {
 		if f.Budget > 0 {
 			budget = fmt.Sprintf(", dead after %d", f.Budget)
 		}
-		p.line("         since %s; up to %d attempts%s", p.when(f.First), f.Attempts, budget)
+		p.line("         since %s; up to %d attempts%s", p.since(f.First), f.Attempts, budget)
 		if !f.Next.IsZero() {
 			p.line("         next  %s", p.when(f.Next))
 		}

@@ -43,7 +43,7 @@ func (p statusPrinter) workers(all []view.Worker) {
 			p.line("         queues %s", list(w.Queues))
 		case "silent":
 			p.line("  SILENT %s, holds %d", where, w.Running)
-			p.line("         no word since %s: stopped, cut off or killed", p.when(w.LapsedAt))
+			p.line("         no word since %s: stopped, cut off or killed", p.since(w.LapsedAt))
 		default:
 			p.line("  gone   %s", where)
 			p.line("         its session lapsed %s; its jobs were taken back", p.when(w.LapsedAt))
@@ -88,7 +88,7 @@ func (p statusPrinter) database(s view.Status) {
 			snapshot += fmt.Sprintf(" (process %d, %s)", x.PID, x.What)
 		}
 		if !x.Since.IsZero() {
-			snapshot += ", since " + p.when(x.Since)
+			snapshot += ", since " + p.since(x.Since)
 		}
 	} else if d.Hidden {
 		snapshot = "not to be seen by this role: GRANT pg_monitor"

@@ -153,6 +153,9 @@ func age(d time.Duration) string {
 	return "0s"
 }
 
+// since is how long something has lasted, and when it began.
+func (p *printer) since(t time.Time) string { return strings.Replace(p.when(t), " ago", "", 1) }
+
 // when is a time as its age and absolutely.
 func (p *printer) when(t time.Time) string {
 	if t.IsZero() {
