@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -165,12 +166,12 @@ func (e *Engine) register(ctx context.Context, d *plan.Definition) error {
 	if err := e.db.MakeRoutes(ctx, db.MakeRoutesParams{Definition: id, Queues: queuesOf(d)}); err != nil {
 		return err
 	}
-	owners, err := ownersOf(d)
+	settings, err := json.Marshal(plan.SettingsOf(d))
 	if err != nil {
 		return err
 	}
 	// Only now may runs be started by it: their first job needs its route.
-	if err := e.db.Activate(ctx, db.ActivateParams{ID: id, Queue: d.Nodes[0].Step.Queue, Owners: owners}); err != nil {
+	if err := e.db.Activate(ctx, db.ActivateParams{ID: id, Queue: d.Nodes[0].Step.Queue, Settings: settings}); err != nil {
 		return err
 	}
 	e.code[d.Workflow], e.own[id] = d, d

@@ -32,26 +32,9 @@ func graphOf(d *plan.Definition) graph {
 	return g
 }
 
-// ownersOf is who must look when a step is dead or uncertain, by step, as it is
-// stored beside the graph: options are no part of it.
-func ownersOf(d *plan.Definition) ([]byte, error) {
-	owners := map[string]string{}
-	for _, n := range d.Nodes {
-		if n.Step.Owner != "" {
-			owners[n.Step.Name] = n.Step.Owner
-		}
-	}
-	return json.Marshal(owners)
-}
-
-// ownerOf reads it; "" if nobody is named.
-func ownerOf(stored, step string) string {
-	var owners map[string]string
-	if json.Unmarshal([]byte(stored), &owners) != nil { // a newer release's
-		return ""
-	}
-	return owners[step]
-}
+// ownerOf is who must look when a step is dead or uncertain, read from the
+// settings stored beside the graph; "" if nobody is named.
+func ownerOf(stored, step string) string { return plan.ReadSettings([]byte(stored))[step].Owner }
 
 // encode returns the stored form and the hash that tells graphs apart.
 func (g graph) encode() (text, hash []byte, err error) {

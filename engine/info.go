@@ -127,7 +127,7 @@ func (e *Engine) Get(ctx context.Context, id string) (RunInfo, error) {
 	if err := e.jobs(ctx, u, g, &info); err != nil {
 		return RunInfo{}, fmt.Errorf("pawl: reading run %s: %w", id, err)
 	}
-	info.Owner = ownerOf(r.Owners, info.Step)
+	info.Owner = ownerOf(r.Settings, info.Step)
 	info.State = stateOf(r, info.Jobs)
 	if err := e.history(ctx, u, g, &info); err != nil {
 		return RunInfo{}, fmt.Errorf("pawl: reading the history of run %s: %w", id, err)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/pawlworks/pawl/internal/db"
+	"github.com/pawlworks/pawl/internal/view"
 )
 
 // Filter says which runs List returns: those that fit all that is set.
@@ -26,50 +26,44 @@ type Filter struct {
 
 // List returns runs, newest first.
 func (e *Engine) List(ctx context.Context, f Filter) ([]RunInfo, error) {
-	p := db.ListRunsParams{Workflow: f.Workflow, Key: f.Key, Tags: f.Tags, Step: f.Step, Code: f.Code, States: []string{}, Since: f.Since, Until: f.Until,
-		Before: uuid.Max, Most: int32(f.Limit)}
+	v := view.Filter{Workflow: f.Workflow, Key: f.Key, Tags: f.Tags, Step: f.Step, Code: f.Code, Since: f.Since, Until: f.Until, Limit: f.Limit}
 	for what, s := range map[string]string{"workflow": f.Workflow, "key": f.Key, "step": f.Step, "code": f.Code} {
 		if err := badText(what, s, 1000); err != nil {
 			return nil, err
 		}
 	}
+	for _, t := range f.Tags {
+		if err := badText("tag", t, 1000); err != nil {
+			return nil, err
+		}
+	}
 	for _, s := range f.States {
-		p.States = append(p.States, string(s))
-	}
-	if p.Tags == nil {
-		p.Tags = []string{}
-	}
-	if p.Until.IsZero() {
-		p.Until = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+		if err := badText("state", string(s), 1000); err != nil {
+			return nil, err
+		}
+		v.States = append(v.States, string(s))
 	}
 	if f.Before != "" {
 		id, err := uuid.Parse(f.Before)
 		if err != nil {
 			return nil, fmt.Errorf("pawl: Filter.Before %q is not a run's id", clean(f.Before, 100))
 		}
-		p.Before = id
+		v.Before = id
 	}
 	if f.Limit < 0 || f.Limit > 1000 {
 		return nil, fmt.Errorf("pawl: Filter.Limit is %d, not from 1 to 1,000", f.Limit)
 	}
 	if f.Limit == 0 {
-		p.Most = 100
+		v.Limit = 100
 	}
-	rows, err := e.db.ListRuns(ctx, p)
+	items, err := view.On(e.db, e.shards).List(ctx, v)
 	if err != nil {
-		return nil, fmt.Errorf("pawl: listing runs: %w", err)
+		return nil, err
 	}
 	var out []RunInfo
-	for _, r := range rows {
-		i := RunInfo{ID: r.ID.String(), Workflow: r.Workflow, Key: text(r.Key), State: State(text(r.State)), Priority: Priority(r.Priority), Tags: r.Tags,
-			CreatedAt: r.CreatedAt, EndedAt: moment0(r.EndedAt), Code: text(r.Code), DueAt: soon(*r.DueAt)}
-		if r.StepNode != nil {
-			if g, err := decodeGraph(r.Graph); err == nil {
-				i.Step = g.name(int(*r.StepNode))
-				i.Owner = ownerOf(text(r.Owners), i.Step)
-			}
-		}
-		out = append(out, i)
+	for _, i := range items {
+		out = append(out, RunInfo{ID: i.ID.String(), Workflow: i.Workflow, Key: i.Key, State: State(i.State), Priority: Priority(i.Priority), Tags: i.Tags,
+			CreatedAt: i.CreatedAt, EndedAt: i.EndedAt, Step: i.Step, Owner: i.Owner, Code: i.Code, DueAt: i.DueAt})
 	}
 	return out, nil
 }

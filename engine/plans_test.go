@@ -299,7 +299,7 @@ func (l *planLayout) lookAtStart(t *testing.T, url, mode string) {
 	q := db.New(tx)
 	id, err := q.Register(ctx, db.RegisterParams{Workflow: "w", Hash: []byte("h"), Graph: []byte("{}"), Queue: "q"})
 	if err == nil {
-		err = errors.Join(q.MakeRoutes(ctx, db.MakeRoutesParams{Definition: id, Queues: []string{"q"}}), q.Activate(ctx, db.ActivateParams{ID: id, Queue: "q", Owners: []byte("{}")}))
+		err = errors.Join(q.MakeRoutes(ctx, db.MakeRoutesParams{Definition: id, Queues: []string{"q"}}), q.Activate(ctx, db.ActivateParams{ID: id, Queue: "q", Settings: []byte("{}")}))
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/pawlworks/pawl/internal/db"
+	"github.com/pawlworks/pawl/internal/plan"
 )
 
 // Recovery takes expired leases back, from whoever held them, by what the rows
@@ -21,7 +22,7 @@ import (
 
 const (
 	recoverMost   = 500
-	recoverBudget = 5 // lapses without the cursor moving, until dead
+	recoverBudget = plan.Lapses
 	recoverBase   = time.Second
 	recoverPause  = 50 * time.Millisecond
 	loopIdle      = 5 * time.Minute // the pulse says when there is something to do

@@ -286,7 +286,7 @@ func (e *Engine) failure(ctx context.Context, shard int16, id uuid.UUID, workflo
 		f.Step, f.Attempt, f.Code, f.Reason = fmt.Sprint("number ", d.Node), int(d.Attempt), text(d.Code), text(d.Reason)
 		if g, err := decodeGraph(run.Graph); err == nil { // a newer release's may not be understood
 			f.Step = g.name(int(d.Node))
-			f.Owner = ownerOf(run.Owners, f.Step)
+			f.Owner = ownerOf(run.Settings, f.Step)
 		}
 	}
 	return f, nil

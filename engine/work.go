@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pawlworks/pawl/internal/db"
 	"github.com/pawlworks/pawl/schema"
 	"github.com/pawlworks/pawl/steps"
 )
@@ -88,7 +87,9 @@ func (e *Engine) work(ctx context.Context, left *sync.WaitGroup) (lost bool, err
 		return false, fmt.Errorf("pawl: Work has nothing to do: no step of its workflows is in one of the queues %q", e.config.Queues)
 	}
 	sent := moments()
-	if err := e.db.OpenSession(ctx, db.OpenSessionParams{ID: w.owner, Name: e.config.Name, Routes: ids, Floors: floors, TtlMs: ms(e.config.Session)}); err != nil {
+	session := e.session()
+	session.ID, session.Routes, session.Floors = w.owner, ids, floors
+	if err := e.db.OpenSession(ctx, session); err != nil {
 		return false, fmt.Errorf("pawl: opening a session: %w", err)
 	}
 	w.renewedSession(sent)

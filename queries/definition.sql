@@ -7,7 +7,7 @@ RETURNING d.id;
 
 -- name: Activate :exec
 -- New runs get the definition activated last.
-UPDATE pawl.definition SET active_at = pawl.clock(), queue = @queue, owners = @owners::json WHERE id = @id;
+UPDATE pawl.definition SET active_at = pawl.clock(), queue = @queue, settings = @settings::json WHERE id = @id;
 
 -- name: MakeRoutes :exec
 -- A route for each queue and priority of a definition.
@@ -26,3 +26,8 @@ SELECT d.id, d.workflow, d.graph FROM pawl.definition d WHERE d.id = @id;
 
 -- name: Routes :many
 SELECT r.id, r.definition, r.queue, r.priority FROM pawl.route r WHERE r.definition = ANY (@definitions::bigint[]) ORDER BY r.id;
+
+-- name: DefinitionsToShow :many
+-- All graphs, or those named, with what is known of their steps.
+SELECT d.id, d.workflow, d.graph, d.settings::text AS settings, d.active_at > '-infinity' AS active, greatest(d.active_at, '0001-01-01 00:00:00+00')::timestamptz AS active_at
+  FROM pawl.definition d WHERE pg_catalog.cardinality(@ids::bigint[]) = 0 OR d.id = ANY (@ids::bigint[]) ORDER BY d.workflow, d.active_at DESC, d.id DESC;

@@ -52,7 +52,7 @@ SELECT h.job, h.token, h.encoding, h.output FROM pawl.history h
  ORDER BY h.token DESC LIMIT 1;
 
 -- name: GetRun :one
-SELECT r.*, d.graph, d.owners::text AS owners FROM pawl.run r JOIN pawl.definition d ON d.id = r.definition WHERE r.shard = @shard::smallint AND r.id = @id;
+SELECT r.*, d.graph, d.settings::text AS settings FROM pawl.run r JOIN pawl.definition d ON d.id = r.definition WHERE r.shard = @shard::smallint AND r.id = @id;
 
 -- name: JobsOfRun :many
 SELECT j.id, j.node, j.path, j.state, j.mode, j.attempt, j.token, j.expires_at, j.uncertain_at, j.code, j.questions, j.lapses, j.effect_key, j.refs,
@@ -78,32 +78,3 @@ SELECT j.id, j.node, j.path, j.attempt, h.class, h.code, h.reason
   FROM pawl.job j LEFT JOIN LATERAL (SELECT x.class, x.code, x.reason FROM pawl.history x
         WHERE x.shard = j.shard AND x.run_id = j.run_id AND x.job = j.id AND x.token = j.token) h ON true
  WHERE j.shard = @shard::smallint AND j.run_id = @run_id AND j.state = 'dead' ORDER BY j.id;
-
--- name: ListRuns :many
--- Newest first. The state of a live run is derived from its jobs.
-SELECT r.shard, r.id, r.workflow, r.key, r.ordering, r.priority, r.tags, r.created_at, r.ended_at, s.state::text AS state, s.step_node, s.code, coalesce(s.due_at, '9999-01-01 00:00:00+00')::timestamptz AS due_at, d.graph, d.owners::text AS owners
-  FROM pawl.run r
-  JOIN pawl.definition d ON d.id = r.definition
-  JOIN LATERAL (
-    SELECT coalesce(r.outcome, CASE WHEN r.cancelling THEN 'cancelling'
-             WHEN bool_or(j.state = 'dead') THEN 'dead'
-             WHEN bool_or(j.state = 'uncertain' OR j.mode = 'ask') THEN 'uncertain'
-             WHEN bool_or(j.state = 'running') THEN 'running'
-             WHEN bool_or(j.state = 'waiting') THEN 'waiting'
-             WHEN bool_and(j.due_at > pawl.now()) THEN 'scheduled'
-             ELSE 'running' END) AS state,
-           min(j.node) AS step_node, max(j.code) AS code, least(min(j.due_at), '9999-01-01 00:00:00+00') AS due_at,
-           bool_or(j.state = 'pending' AND j.due_at <= pawl.now() AND NOT EXISTS (
-             SELECT FROM pawl.session o, LATERAL (SELECT pg_catalog.unnest(o.routes) AS route, pg_catalog.unnest(o.floors) AS floor) k
-              WHERE o.closed_at IS NULL AND o.expires_at > pawl.now() AND k.route = j.route AND j.node >= k.floor)) AS stranded
-      FROM pawl.job j WHERE j.shard = r.shard AND j.run_id = r.id) s ON true
- WHERE (@workflow::text = '' OR r.workflow = @workflow::text)
-   AND (@key::text = '' OR r.key = @key::text)
-   AND (pg_catalog.cardinality(@tags::text[]) = 0 OR r.tags @> @tags::text[])
-   AND (pg_catalog.cardinality(@states::text[]) = 0 OR s.state = ANY (@states::text[]) OR ('stranded' = ANY (@states::text[]) AND s.stranded))
-   AND (@code::text = '' OR s.code = @code::text)
-   AND (@step::text = '' OR (r.outcome IS NULL OR r.outcome = 'failed') AND
-        convert_from(d.graph, 'UTF8')::json -> 'steps' -> s.step_node ->> 'name' = @step::text)
-   AND r.created_at >= @since::timestamptz AND r.created_at < @until::timestamptz
-   AND r.id < @before::uuid
- ORDER BY r.id DESC LIMIT @most::int;

@@ -159,7 +159,7 @@ func TestNewerSchema(t *testing.T) {
 		ALTER TABLE pawl.run ADD COLUMN mood text NOT NULL DEFAULT 'good';
 		ALTER TABLE pawl.job ADD COLUMN weight integer NOT NULL DEFAULT 1 CHECK (weight > 0);
 		ALTER TABLE pawl.history ADD COLUMN seen timestamptz DEFAULT clock_timestamp();
-		ALTER TABLE pawl.session ADD COLUMN build text;
+		ALTER TABLE pawl.session ADD COLUMN added_later text;
 		ALTER TABLE pawl.definition ADD COLUMN note text;
 		CREATE TABLE pawl.extra (shard smallint, id bigint GENERATED ALWAYS AS IDENTITY, PRIMARY KEY (shard, id));
 		CREATE INDEX job_weight ON pawl.job (shard, weight);`)); err != nil {

@@ -75,6 +75,9 @@ func (d draft) settle(defaults *settings) (*plan.Step, []error) {
 	}
 	if step.Effect == plan.LookUp || step.Effect == plan.Manual {
 		step.Classify = own.classify // a mark would say that nothing happened: see Classifier
+		if own.classify == nil {
+			step.Given = slices.DeleteFunc(step.Given, func(name string) bool { return name == "classifier" })
+		}
 	}
 	if len(effects) > 1 {
 		problems = append(problems, fmt.Errorf("%s and %s: an effect is established in one way", effects[0], effects[1]))
@@ -104,6 +107,7 @@ func (l lookUp) settle(step *plan.Step) (problems []error) {
 		problems = append(problems, fmt.Errorf("Retry: %w", err))
 	}
 	step.Effect, step.Ask, step.LateArrival, step.Questions = plan.LookUp, l.ask, l.late, retry
+	step.Given = append(append(step.Given, "effect"), s.retry.chosen("questions", Retry{})...)
 	for i, p := range problems {
 		problems[i] = fmt.Errorf("LookUp: %w", p)
 	}

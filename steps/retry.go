@@ -81,6 +81,20 @@ func (r Retry) over(other Retry, last plan.Retry) (plan.Retry, error) {
 	return p, nil
 }
 
+// chosen names what is set, here or in other.
+func (r Retry) chosen(name string, other Retry) (names []string) {
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{{"attempts", r.Attempts != 0 || other.Attempts != 0}, {"within", r.Within != 0 || other.Within != 0},
+		{"delay", r.Delay != 0 || other.Delay != 0}, {"max_delay", r.MaxDelay != 0 || other.MaxDelay != 0}} {
+		if f.set {
+			names = append(names, name+"."+f.name)
+		}
+	}
+	return names
+}
+
 // first returns the first value that is not zero.
 func first[T comparable](values ...T) (zero T) {
 	for _, v := range values {

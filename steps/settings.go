@@ -75,6 +75,19 @@ func (s *settings) effects() (names []string) {
 	return names
 }
 
+// chosen names the settings that are given here or for all steps, as they are
+// stored beside the graph.
+func (s *settings) chosen(d *settings) (names []string) {
+	for _, o := range [][2]string{{"Lease", "lease"}, {"Heartbeat", "heartbeat"}, {"MaxRuntime", "max_runtime"}, {"Queue", "queue"}, {"Owner", "owner"},
+		{"Formerly", "formerly"}, {"Classifier", "classifier"}, {"Idempotent", "effect"}, {"Manual", "effect"}} {
+		if slices.Contains(s.given, o[0]) || slices.Contains(d.given, o[0]) {
+			names = append(names, o[1])
+		}
+	}
+	names = append(names, s.retry.chosen("retry", d.retry)...)
+	return append(names, s.unknown.chosen("retry_unknown", d.unknown)...)
+}
+
 // fill writes the effective settings into step.
 func (s *settings) fill(step *plan.Step, d *settings) (problems []error) {
 	var err error
@@ -87,6 +100,7 @@ func (s *settings) fill(step *plan.Step, d *settings) (problems []error) {
 	step.Queue = first(s.queue, d.queue, defaultQueue)
 	step.Owner = first(s.owner, d.owner)
 	step.Formerly = s.formerly
+	step.Given = s.chosen(d)
 	if step.Classify = s.classify; step.Classify == nil {
 		step.Classify = d.classify
 	}

@@ -41,6 +41,11 @@ type command struct {
 var commands = []command{
 	{"demo", "[-headless] [-fresh] [-data DIR] [-orders N]", "run the examples on a PostgreSQL of their own, and tell what happens", runDemo},
 	{"migrate", "[-database URL] | -sql FROM TO", "bring the schema to this release's version, or print the SQL that does", runMigrate},
+	{"status", "[-json] [-all]", "is it well, since when; what is dead, uncertain, taken by nobody; workers, queues, the database.\n        Exit code 1: something needs a person", runStatus},
+	{"list", "[-json] [-workflow W] [-state S] [-step S] [-code C] [-key K] [-tag T] [-since T] [-until T]\n            [-limit N] [-before RUN]", "runs, newest first", runList},
+	{"show", "[-json] [-payloads] [-workflow W] RUN|KEY", "all about one run: its timeline, its errors, what happens next and when", runShow},
+	{"settings", "[-json] [-all] [-workflow W]", "the effective settings of every step; what is a default is marked", runSettings},
+	{"tail", "[-json] [-workflow W] [-run RUN|KEY] [-since T]", "transitions as they are committed, until Ctrl-C", runTail},
 	{"doctor", "[-database URL]", "look for what must never be there, and print it", runDoctor},
 }
 
@@ -115,6 +120,7 @@ func usage(w io.Writer) {
 	for _, cmd := range commands {
 		fmt.Fprintf(w, "  pawl %s %s\n        %s\n", cmd.name, cmd.args, cmd.about)
 	}
+	fmt.Fprintln(w, "All but demo take -database URL, or read it from $"+databaseVariable+".")
 	fmt.Fprintln(w, "Exit codes: 0 done, 1 failed or something is wrong, 2 not understood. More: pawl COMMAND -h")
 }
 

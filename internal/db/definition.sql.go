@@ -7,21 +7,22 @@ package db
 
 import (
 	"context"
+	"time"
 )
 
 const activate = `-- name: Activate :exec
-UPDATE pawl.definition SET active_at = pawl.clock(), queue = $1, owners = $2::json WHERE id = $3
+UPDATE pawl.definition SET active_at = pawl.clock(), queue = $1, settings = $2::json WHERE id = $3
 `
 
 type ActivateParams struct {
-	Queue  string
-	Owners []byte
-	ID     int64
+	Queue    string
+	Settings []byte
+	ID       int64
 }
 
 // New runs get the definition activated last.
 func (q *Queries) Activate(ctx context.Context, arg ActivateParams) error {
-	_, err := q.db.Exec(ctx, activate, arg.Queue, arg.Owners, arg.ID)
+	_, err := q.db.Exec(ctx, activate, arg.Queue, arg.Settings, arg.ID)
 	return err
 }
 
@@ -63,6 +64,48 @@ func (q *Queries) Definitions(ctx context.Context, workflows []string) ([]Defini
 	for rows.Next() {
 		var i DefinitionsRow
 		if err := rows.Scan(&i.ID, &i.Workflow, &i.Graph); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const definitionsToShow = `-- name: DefinitionsToShow :many
+SELECT d.id, d.workflow, d.graph, d.settings::text AS settings, d.active_at > '-infinity' AS active, greatest(d.active_at, '0001-01-01 00:00:00+00')::timestamptz AS active_at
+  FROM pawl.definition d WHERE pg_catalog.cardinality($1::bigint[]) = 0 OR d.id = ANY ($1::bigint[]) ORDER BY d.workflow, d.active_at DESC, d.id DESC
+`
+
+type DefinitionsToShowRow struct {
+	ID       int64
+	Workflow string
+	Graph    []byte
+	Settings string
+	Active   bool
+	ActiveAt time.Time
+}
+
+// All graphs, or those named, with what is known of their steps.
+func (q *Queries) DefinitionsToShow(ctx context.Context, ids []int64) ([]DefinitionsToShowRow, error) {
+	rows, err := q.db.Query(ctx, definitionsToShow, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DefinitionsToShowRow
+	for rows.Next() {
+		var i DefinitionsToShowRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Workflow,
+			&i.Graph,
+			&i.Settings,
+			&i.Active,
+			&i.ActiveAt,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

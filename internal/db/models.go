@@ -40,8 +40,26 @@ type PawlDefinition struct {
 	Hash     []byte
 	Graph    []byte
 	Queue    string
-	Owners   []byte
+	Settings []byte
 	ActiveAt time.Time
+}
+
+type PawlEffects struct {
+	RunID          uuid.UUID
+	Workflow       string
+	Key            *string
+	Step           interface{}
+	Outcome        interface{}
+	EffectKey      string
+	FirstGrantedAt *time.Time
+	UnknownSince   *time.Time
+	Questions      int32
+	Next           interface{}
+	DueAt          bool
+	Code           *string
+	LateResults    int64
+	Shard          int16
+	Job            int64
 }
 
 type PawlEvidence struct {
@@ -121,6 +139,35 @@ type PawlJob struct {
 	Refs        string
 }
 
+type PawlJobs struct {
+	RunID       uuid.UUID
+	Workflow    string
+	Key         *string
+	Step        interface{}
+	Path        string
+	State       interface{}
+	Next        interface{}
+	DueAt       bool
+	Queue       *string
+	Priority    int16
+	Attempt     int32
+	Failures    int32
+	Lapses      int32
+	Questions   int32
+	Code        *string
+	FailedAt    *time.Time
+	UncertainAt *time.Time
+	GrantedAt   *time.Time
+	ExpiresAt   *time.Time
+	Worker      *string
+	EffectKey   string
+	Done        *int64
+	Total       *int64
+	Shard       int16
+	Job         int64
+	Token       int64
+}
+
 type PawlKey struct {
 	Shard      int16
 	Workflow   string
@@ -133,11 +180,39 @@ type PawlKey struct {
 	EndedAt    *time.Time
 }
 
-type PawlMetum struct {
+type PawlLateResults struct {
+	CameAt   time.Time
+	RunID    uuid.UUID
+	Workflow *string
+	Key      *string
+	Step     interface{}
+	Path     string
+	Attempt  int32
+	Worker   *string
+	Class    *string
+	Code     *string
+	Reason   *string
+	Output   []byte
+	Shard    int16
+	Job      int64
+	Token    int64
+}
+
+type PawlMeta struct {
 	One        bool
 	Shards     int16
 	OldestCode int32
 	Keep       pgtype.Interval
+}
+
+type PawlQueues struct {
+	Queue       string
+	Due         int64
+	OldestDueAt interface{}
+	Later       int64
+	Running     int64
+	Uncertain   int64
+	Dead        int64
 }
 
 type PawlRoute struct {
@@ -172,6 +247,29 @@ type PawlRun struct {
 	Output       []byte
 }
 
+type PawlRuns struct {
+	ID           uuid.UUID
+	Workflow     string
+	Key          *string
+	State        *string
+	Step         interface{}
+	Code         interface{}
+	Owner        interface{}
+	DueAt        bool
+	Priority     int16
+	Tags         []string
+	CreatedAt    time.Time
+	EndedAt      *time.Time
+	CancelledBy  *string
+	CancelReason *string
+	Input        []byte
+	Result       []byte
+	Traceparent  bool
+	Definition   int64
+	Generation   int32
+	Shard        int16
+}
+
 type PawlSession struct {
 	ID        uuid.UUID
 	Name      string
@@ -180,4 +278,61 @@ type PawlSession struct {
 	StartedAt time.Time
 	ExpiresAt time.Time
 	ClosedAt  *time.Time
+	Host      string
+	Pid       int32
+	Build     string
+	Pawl      string
+}
+
+type PawlSteps struct {
+	Workflow   string
+	Definition int64
+	Node       int32
+	Step       interface{}
+	Queue      interface{}
+	Effect     interface{}
+	Owner      interface{}
+	Settings   interface{}
+	Newest     *bool
+}
+
+type PawlTransitions struct {
+	EndedAt   time.Time
+	RunID     uuid.UUID
+	Workflow  *string
+	Key       *string
+	Step      interface{}
+	Path      string
+	Event     string
+	FromState string
+	ToState   string
+	Attempt   int32
+	GrantedAt *time.Time
+	Took      int32
+	Class     *string
+	Code      *string
+	Reason    *string
+	Writer    string
+	Worker    *string
+	Actor     *string
+	Evidence  *string
+	Output    []byte
+	Shard     int16
+	Job       int64
+	Token     int64
+}
+
+type PawlWorkers struct {
+	Name      string
+	Host      string
+	Pid       int32
+	Build     string
+	Pawl      string
+	StartedAt time.Time
+	ExpiresAt time.Time
+	Alive     bool
+	Running   int64
+	Queues    interface{}
+	Workflows interface{}
+	ID        uuid.UUID
 }

@@ -113,7 +113,7 @@ func (q *Queries) FindKey(ctx context.Context, arg FindKeyParams) (FindKeyRow, e
 }
 
 const getRun = `-- name: GetRun :one
-SELECT r.shard, r.id, r.workflow, r.definition, r.key, r.ordering, r.generation, r.priority, r.tags, r.traceparent, r.tracestate, r.encoding, r.input, r.created_at, r.cancelling, r.cancelled_by, r.cancel_reason, r.outcome, r.ended_at, r.result_job, r.result_token, r.output, d.graph, d.owners::text AS owners FROM pawl.run r JOIN pawl.definition d ON d.id = r.definition WHERE r.shard = $1::smallint AND r.id = $2
+SELECT r.shard, r.id, r.workflow, r.definition, r.key, r.ordering, r.generation, r.priority, r.tags, r.traceparent, r.tracestate, r.encoding, r.input, r.created_at, r.cancelling, r.cancelled_by, r.cancel_reason, r.outcome, r.ended_at, r.result_job, r.result_token, r.output, d.graph, d.settings::text AS settings FROM pawl.run r JOIN pawl.definition d ON d.id = r.definition WHERE r.shard = $1::smallint AND r.id = $2
 `
 
 type GetRunParams struct {
@@ -145,7 +145,7 @@ type GetRunRow struct {
 	ResultToken  *int64
 	Output       []byte
 	Graph        []byte
-	Owners       string
+	Settings     string
 }
 
 func (q *Queries) GetRun(ctx context.Context, arg GetRunParams) (GetRunRow, error) {
@@ -175,7 +175,7 @@ func (q *Queries) GetRun(ctx context.Context, arg GetRunParams) (GetRunRow, erro
 		&i.ResultToken,
 		&i.Output,
 		&i.Graph,
-		&i.Owners,
+		&i.Settings,
 	)
 	return i, err
 }
@@ -362,114 +362,6 @@ func (q *Queries) LastFailure(ctx context.Context, arg LastFailureParams) ([]Las
 			&i.Class,
 			&i.Code,
 			&i.Reason,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const listRuns = `-- name: ListRuns :many
-SELECT r.shard, r.id, r.workflow, r.key, r.ordering, r.priority, r.tags, r.created_at, r.ended_at, s.state::text AS state, s.step_node, s.code, coalesce(s.due_at, '9999-01-01 00:00:00+00')::timestamptz AS due_at, d.graph, d.owners::text AS owners
-  FROM pawl.run r
-  JOIN pawl.definition d ON d.id = r.definition
-  JOIN LATERAL (
-    SELECT coalesce(r.outcome, CASE WHEN r.cancelling THEN 'cancelling'
-             WHEN bool_or(j.state = 'dead') THEN 'dead'
-             WHEN bool_or(j.state = 'uncertain' OR j.mode = 'ask') THEN 'uncertain'
-             WHEN bool_or(j.state = 'running') THEN 'running'
-             WHEN bool_or(j.state = 'waiting') THEN 'waiting'
-             WHEN bool_and(j.due_at > pawl.now()) THEN 'scheduled'
-             ELSE 'running' END) AS state,
-           min(j.node) AS step_node, max(j.code) AS code, least(min(j.due_at), '9999-01-01 00:00:00+00') AS due_at,
-           bool_or(j.state = 'pending' AND j.due_at <= pawl.now() AND NOT EXISTS (
-             SELECT FROM pawl.session o, LATERAL (SELECT pg_catalog.unnest(o.routes) AS route, pg_catalog.unnest(o.floors) AS floor) k
-              WHERE o.closed_at IS NULL AND o.expires_at > pawl.now() AND k.route = j.route AND j.node >= k.floor)) AS stranded
-      FROM pawl.job j WHERE j.shard = r.shard AND j.run_id = r.id) s ON true
- WHERE ($1::text = '' OR r.workflow = $1::text)
-   AND ($2::text = '' OR r.key = $2::text)
-   AND (pg_catalog.cardinality($3::text[]) = 0 OR r.tags @> $3::text[])
-   AND (pg_catalog.cardinality($4::text[]) = 0 OR s.state = ANY ($4::text[]) OR ('stranded' = ANY ($4::text[]) AND s.stranded))
-   AND ($5::text = '' OR s.code = $5::text)
-   AND ($6::text = '' OR (r.outcome IS NULL OR r.outcome = 'failed') AND
-        convert_from(d.graph, 'UTF8')::json -> 'steps' -> s.step_node ->> 'name' = $6::text)
-   AND r.created_at >= $7::timestamptz AND r.created_at < $8::timestamptz
-   AND r.id < $9::uuid
- ORDER BY r.id DESC LIMIT $10::int
-`
-
-type ListRunsParams struct {
-	Workflow string
-	Key      string
-	Tags     []string
-	States   []string
-	Code     string
-	Step     string
-	Since    time.Time
-	Until    time.Time
-	Before   uuid.UUID
-	Most     int32
-}
-
-type ListRunsRow struct {
-	Shard     int16
-	ID        uuid.UUID
-	Workflow  string
-	Key       *string
-	Ordering  string
-	Priority  int16
-	Tags      []string
-	CreatedAt time.Time
-	EndedAt   *time.Time
-	State     *string
-	StepNode  *int32
-	Code      *string
-	DueAt     *time.Time
-	Graph     []byte
-	Owners    *string
-}
-
-// Newest first. The state of a live run is derived from its jobs.
-func (q *Queries) ListRuns(ctx context.Context, arg ListRunsParams) ([]ListRunsRow, error) {
-	rows, err := q.db.Query(ctx, listRuns,
-		arg.Workflow,
-		arg.Key,
-		arg.Tags,
-		arg.States,
-		arg.Code,
-		arg.Step,
-		arg.Since,
-		arg.Until,
-		arg.Before,
-		arg.Most,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []ListRunsRow
-	for rows.Next() {
-		var i ListRunsRow
-		if err := rows.Scan(
-			&i.Shard,
-			&i.ID,
-			&i.Workflow,
-			&i.Key,
-			&i.Ordering,
-			&i.Priority,
-			&i.Tags,
-			&i.CreatedAt,
-			&i.EndedAt,
-			&i.State,
-			&i.StepNode,
-			&i.Code,
-			&i.DueAt,
-			&i.Graph,
-			&i.Owners,
 		); err != nil {
 			return nil, err
 		}

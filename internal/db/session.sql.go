@@ -43,8 +43,8 @@ func (q *Queries) Notify(ctx context.Context, payload string) error {
 }
 
 const openSession = `-- name: OpenSession :exec
-INSERT INTO pawl.session (id, name, routes, floors, started_at, expires_at)
-SELECT $1::uuid, $2::text, $3::int[], $4::int[], t.now, pawl.after(t.now, $5::bigint) FROM (SELECT pawl.clock() AS now) t
+INSERT INTO pawl.session (id, name, routes, floors, started_at, expires_at, host, pid, build, pawl)
+SELECT $1::uuid, $2::text, $3::int[], $4::int[], t.now, pawl.after(t.now, $5::bigint), $6::text, $7::int, $8::text, $9::text FROM (SELECT pawl.clock() AS now) t
 `
 
 type OpenSessionParams struct {
@@ -53,6 +53,10 @@ type OpenSessionParams struct {
 	Routes []int32
 	Floors []int32
 	TtlMs  int64
+	Host   string
+	Pid    int32
+	Build  string
+	Pawl   string
 }
 
 func (q *Queries) OpenSession(ctx context.Context, arg OpenSessionParams) error {
@@ -62,6 +66,10 @@ func (q *Queries) OpenSession(ctx context.Context, arg OpenSessionParams) error 
 		arg.Routes,
 		arg.Floors,
 		arg.TtlMs,
+		arg.Host,
+		arg.Pid,
+		arg.Build,
+		arg.Pawl,
 	)
 	return err
 }

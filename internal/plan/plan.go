@@ -92,6 +92,10 @@ type Step struct {
 	LateArrival time.Duration // LookUp: how long "never happened" does not count
 	Questions   Retry         // LookUp: budget and backoff of the questions
 
+	// Given names those of these settings that somebody chose, as Settings
+	// names them; the others are defaults.
+	Given []string
+
 	// Classify gives a class to an error that has none, or returns it as it
 	// is. Nil: only the defaults.
 	Classify func(error) error

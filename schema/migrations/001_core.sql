@@ -43,7 +43,7 @@ CREATE TABLE pawl.definition (
   hash      bytea       NOT NULL,
   graph     bytea       NOT NULL,           -- JSON
   queue     text        NOT NULL,           -- of the first step
-  owners    json        NOT NULL DEFAULT '{}', -- by step: who must look when it is dead or uncertain, as the code said last
+  settings  json        NOT NULL DEFAULT '{}', -- by step: its effective settings and which of them are no defaults, as the code said last
   active_at timestamptz NOT NULL,           -- when a process that knows it started last
   UNIQUE (workflow, hash)
 );
@@ -65,9 +65,14 @@ CREATE TABLE pawl.session (
   floors     integer[]   NOT NULL,          -- and from which node on
   started_at timestamptz NOT NULL,
   expires_at timestamptz NOT NULL,
-  closed_at  timestamptz
+  closed_at  timestamptz,
+  host       text        NOT NULL DEFAULT '', -- for people as well: where the process runs,
+  pid        integer     NOT NULL DEFAULT 0,
+  build      text        NOT NULL DEFAULT '', -- what its program was built from,
+  pawl       text        NOT NULL DEFAULT ''  -- and which Pawl is in it
 ) WITH (fillfactor = 50);
 CREATE INDEX session_open ON pawl.session (id) WHERE closed_at IS NULL;
+CREATE INDEX session_closed ON pawl.session (closed_at) WHERE closed_at IS NOT NULL;
 
 -- A caller's key. Outlives runs: it counts how many starts the key has had.
 CREATE TABLE pawl.key (
@@ -119,6 +124,7 @@ CREATE INDEX run_cancelling ON pawl.run (shard, id) WHERE cancelling;
 
 -- The live positions of runs, nothing else: a job advances in place. No column that changes at a
 -- hand-over, a heartbeat or a cursor write is in an index or in an index's predicate, so those are HOT.
+-- (failed_at and uncertain_at change at a hand-over only where something has gone wrong before it.)
 CREATE TABLE pawl.job (
   -- The order of the columns is that of how often they change: what a hand-over or a heartbeat leaves alone comes
   -- first, and is left out of the write-ahead log.
@@ -170,6 +176,10 @@ CREATE INDEX job_ready ON pawl.job (shard, route, due_at, id) WHERE state = 'pen
 CREATE INDEX job_running ON pawl.job (shard, id) WHERE state = 'running';
 CREATE INDEX job_uncertain ON pawl.job (shard, due_at, id) WHERE state = 'uncertain';
 CREATE INDEX job_run ON pawl.job (shard, run_id, id);
+-- What people look for: it holds a failed run's job, one whose effect is not settled, one that fails and is tried again.
+CREATE INDEX job_dead ON pawl.job (shard, run_id, id) WHERE state = 'dead';
+CREATE INDEX job_unsettled ON pawl.job (shard, run_id, id) WHERE uncertain_at IS NOT NULL;
+CREATE INDEX job_failing ON pawl.job (shard, run_id, id) WHERE failed_at IS NOT NULL AND state <> 'dead';
 
 -- The typed position inside a long step, and the progress it reports. Gone when the step is done.
 CREATE TABLE pawl.cursor (
@@ -212,6 +222,8 @@ CREATE TABLE pawl.history (
   output     bytea,                         -- a step's output; of a replay: the corrected input
   PRIMARY KEY (shard, run_id, job, token)
 ) PARTITION BY RANGE (run_id);
+-- By time: what a person or a program that follows asks for. It costs an insert next to nothing, and is no B-tree for that reason.
+CREATE INDEX history_ended ON pawl.history USING brin (ended_at) WITH (pages_per_range = 32, autosummarize = on);
 
 -- What came after its lease was lost. It changes no state; reconciler and person are shown it.
 CREATE TABLE pawl.evidence (
@@ -245,6 +257,7 @@ CREATE TABLE pawl.audit (
   key      text,
   reason   text        NOT NULL
 );
+CREATE INDEX audit_run ON pawl.audit (run_id) WHERE run_id IS NOT NULL;
 
 -- Partitions of history: a day each, from yesterday on (a clock may be set back) to so many days ahead.
 -- LIKE and ATTACH, since CREATE … PARTITION OF would lock the parent. Made with the rights of the
@@ -481,5 +494,112 @@ BEGIN
   PERFORM pg_notify('pawl', 'w');
   RETURN s.run_id;
 END $$;
+
+-- For people with psql: what is stored, by names and decoded. Nothing can be written through these. docs/sql.md tells of them.
+
+-- A payload as JSON; what is no JSON, or no UTF-8, is told as {"not_json": …}, and fails nobody's query.
+CREATE FUNCTION pawl.decoded(payload bytea) RETURNS json LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+  RETURN pg_catalog.convert_from(payload, 'UTF8')::pg_catalog.json;
+EXCEPTION WHEN others THEN
+  RETURN pg_catalog.json_build_object('not_json', pg_catalog.encode(payload, 'escape'));
+END $$;
+
+-- The steps of every graph that is stored, with their settings as the code said last.
+CREATE VIEW pawl.steps AS
+SELECT d.workflow, d.id AS definition, (s.ord - 1)::integer AS node, s.step ->> 'name' AS step, c.settings ->> 'queue' AS queue,
+       coalesce(c.settings ->> 'effect', '') AS effect, c.settings ->> 'owner' AS owner, c.settings,
+       d.active_at > '-infinity' AND d.active_at = (SELECT max(x.active_at) FROM pawl.definition x WHERE x.workflow = d.workflow) AS newest
+  FROM pawl.definition d
+ CROSS JOIN LATERAL (SELECT pawl.decoded(d.graph) -> 'steps' AS list) g
+ CROSS JOIN LATERAL json_array_elements(CASE WHEN json_typeof(g.list) = 'array' THEN g.list END) WITH ORDINALITY AS s(step, ord)
+ CROSS JOIN LATERAL (SELECT d.settings -> (s.step ->> 'name') AS settings) c;
+
+-- Live positions of runs.
+CREATE VIEW pawl.jobs AS
+SELECT j.run_id, r.workflow, r.key,
+       coalesce((SELECT p.step FROM pawl.steps p WHERE p.definition = r.definition AND p.node = j.node), 'result') AS step, j.path,
+       CASE WHEN j.state IN ('pending', 'running') AND j.mode = 'ask' THEN 'uncertain' ELSE j.state END AS state,
+       CASE WHEN j.state = 'running' AND j.expires_at <= pawl.now() THEN 'its lease has expired: a worker takes it back'
+            WHEN j.state = 'running' AND j.mode = 'ask' THEN 'is being asked about'
+            WHEN j.state = 'running' THEN 'runs'
+            WHEN j.state = 'pending' AND j.due_at > pawl.now() THEN 'is due later'
+            WHEN j.state = 'pending' AND j.mode = 'ask' THEN 'waits for a worker that asks about it'
+            WHEN j.state = 'pending' THEN 'waits for a worker'
+            WHEN j.state = 'uncertain' AND j.due_at = 'infinity' THEN 'a person must resolve it'
+            WHEN j.state = 'uncertain' THEN 'is asked about later'
+            WHEN j.state = 'dead' THEN 'a person must replay or cancel it' ELSE j.state END AS next,
+       nullif(j.due_at, 'infinity') AS due_at, w.queue, r.priority, j.attempt, j.transients + j.unknowns AS failures, j.lapses, j.questions, j.code,
+       j.failed_at, j.uncertain_at, j.granted_at, j.expires_at, o.name AS worker, encode(j.effect_key, 'hex') AS effect_key,
+       c.done, c.total, j.shard, j.id AS job, j.token
+  FROM pawl.job j
+  JOIN pawl.run r ON r.shard = j.shard AND r.id = j.run_id
+  LEFT JOIN pawl.route w ON w.id = j.route
+  LEFT JOIN pawl.session o ON o.id = j.owner
+  LEFT JOIN pawl.cursor c ON c.shard = j.shard AND c.job = j.id;
+
+-- Runs, with the state that engine.List and pawl list show.
+CREATE VIEW pawl.runs AS
+SELECT r.id, r.workflow, r.key, coalesce(r.outcome, CASE WHEN r.cancelling THEN 'cancelling' ELSE s.state END) AS state,
+       CASE WHEN s.node IS NOT NULL THEN coalesce((SELECT p.step FROM pawl.steps p WHERE p.definition = r.definition AND p.node = s.node), 'result') END AS step,
+       s.code, (SELECT p.owner FROM pawl.steps p WHERE p.definition = r.definition AND p.node = s.node) AS owner, nullif(s.due_at, 'infinity') AS due_at,
+       r.priority, r.tags, r.created_at, r.ended_at, r.cancelled_by, r.cancel_reason, pawl.decoded(r.input) AS input,
+       pawl.decoded(coalesce(r.output, (SELECT h.output FROM pawl.history h
+                                         WHERE h.shard = r.shard AND h.run_id = r.id AND h.job = r.result_job AND h.token = r.result_token))) AS result,
+       nullif(r.traceparent, '') AS traceparent, r.definition, r.generation, r.shard
+  FROM pawl.run r
+ CROSS JOIN LATERAL (
+    SELECT CASE WHEN bool_or(j.state = 'dead') THEN 'dead'
+                WHEN bool_or(j.state = 'uncertain' OR j.mode = 'ask') THEN 'uncertain'
+                WHEN bool_or(j.state = 'running') THEN 'running'
+                WHEN bool_or(j.state = 'waiting') THEN 'waiting'
+                WHEN bool_and(j.due_at > pawl.now()) THEN 'scheduled'
+                ELSE 'running' END AS state,
+           min(j.node) AS node, max(j.code) AS code, min(j.due_at) FILTER (WHERE j.state IN ('pending', 'uncertain')) AS due_at
+      FROM pawl.job j WHERE j.shard = r.shard AND j.run_id = r.id) s;
+
+-- What has happened: one row a transition. Ask by run_id, or by ended_at: both have an index.
+CREATE VIEW pawl.transitions AS
+SELECT h.ended_at, h.run_id, r.workflow, r.key,
+       coalesce((SELECT p.step FROM pawl.steps p WHERE p.definition = r.definition AND p.node = h.node), 'result') AS step, h.path, h.event, h.from_state, h.to_state,
+       h.attempt, h.granted_at, h.ended_at - h.granted_at AS took, h.class, h.code, h.reason, h.writer, o.name AS worker, h.actor, h.evidence,
+       pawl.decoded(h.output) AS output, h.shard, h.job, h.token
+  FROM pawl.history h
+  LEFT JOIN pawl.run r ON r.shard = h.shard AND r.id = h.run_id
+  LEFT JOIN pawl.session o ON o.id = h.owner;
+
+-- Effects on the outside that are not settled, and those under way.
+CREATE VIEW pawl.effects AS
+SELECT j.run_id, j.workflow, j.key, j.step, CASE WHEN j.uncertain_at IS NOT NULL THEN 'unknown' WHEN j.state = 'running' THEN 'under way' ELSE j.state END AS outcome,
+       j.effect_key, x.effect_at AS first_granted_at, j.uncertain_at AS unknown_since, j.questions, j.next, j.due_at, j.code,
+       (SELECT count(*) FROM pawl.evidence e WHERE e.shard = j.shard AND e.run_id = j.run_id AND e.job = j.job) AS late_results, j.shard, j.job
+  FROM pawl.jobs j JOIN pawl.job x ON x.shard = j.shard AND x.id = j.job
+ WHERE x.effect_key IS NOT NULL OR x.uncertain_at IS NOT NULL;
+
+-- Results that came after their lease was lost: they changed nothing.
+CREATE VIEW pawl.late_results AS
+SELECT e.came_at, e.run_id, r.workflow, r.key,
+       coalesce((SELECT p.step FROM pawl.steps p WHERE p.definition = r.definition AND p.node = e.node), 'result') AS step, e.path, e.attempt,
+       o.name AS worker, e.class, e.code, e.reason, pawl.decoded(e.output) AS output, e.shard, e.job, e.token
+  FROM pawl.evidence e
+  LEFT JOIN pawl.run r ON r.shard = e.shard AND r.id = e.run_id
+  LEFT JOIN pawl.session o ON o.id = e.owner;
+
+-- Processes that work, and those that have stopped without saying so and whose session nobody has closed yet.
+CREATE VIEW pawl.workers AS
+SELECT s.name, s.host, s.pid, s.build, s.pawl, s.started_at, s.expires_at, s.expires_at > pawl.now() AS alive,
+       (SELECT count(*) FROM pawl.job j WHERE j.state = 'running' AND j.owner = s.id) AS running,
+       ARRAY(SELECT DISTINCT w.queue FROM pawl.route w WHERE w.id = ANY (s.routes) ORDER BY 1) AS queues,
+       ARRAY(SELECT DISTINCT d.workflow FROM pawl.route w JOIN pawl.definition d ON d.id = w.definition WHERE w.id = ANY (s.routes) ORDER BY 1) AS workflows, s.id
+  FROM pawl.session s CROSS JOIN (SELECT) one
+ WHERE s.closed_at IS NULL;
+
+-- Queues by what waits in them. It counts: with a million pending jobs that takes its time.
+CREATE VIEW pawl.queues AS
+SELECT w.queue, count(*) FILTER (WHERE j.state = 'pending' AND j.due_at <= pawl.now()) AS due, min(j.due_at) FILTER (WHERE j.state = 'pending' AND j.due_at <= pawl.now()) AS oldest_due_at,
+       count(*) FILTER (WHERE j.state = 'pending' AND j.due_at > pawl.now()) AS later, count(*) FILTER (WHERE j.state = 'running') AS running,
+       count(*) FILTER (WHERE j.state = 'uncertain') AS uncertain, count(*) FILTER (WHERE j.state = 'dead') AS dead
+  FROM pawl.route w JOIN pawl.job j ON j.route = w.id
+ GROUP BY w.queue;
 
 SELECT pawl.make_partitions(30);
