@@ -3,7 +3,6 @@ package view
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -138,7 +137,7 @@ func (tx explainedTx) explain(ctx context.Context, sql string, args []any) {
 	}
 	var plans []struct{ Plan planNode }
 	if err := json.Unmarshal(out, &plans); err != nil || len(plans) != 1 {
-		t.Fatal(err, fmt.Sprintf("%s", out))
+		t.Fatal(err, string(out))
 	}
 	if before, ok := tx.x.plans[name]; !ok || plans[0].Plan.most() > before.plan.most() {
 		tx.x.plans[name] = explained{string(out), plans[0].Plan}
