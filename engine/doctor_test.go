@@ -205,6 +205,7 @@ var impossible = []string{
 	"UPDATE pawl.route SET priority = 4",
 	"UPDATE pawl.meta SET shards = 0",
 	"UPDATE pawl.meta SET one = false",
+	"UPDATE pawl.meta SET keep = interval '1 hour'",
 }
 
 // TestImpossibleRows also tells when a CHECK of the schema has no case here.
