@@ -21,10 +21,10 @@ import (
 // nobody is elected, SKIP LOCKED shares the work.
 
 const (
-	recoverMost   = 500
+	recoverMost   = 1000
 	recoverBudget = plan.Lapses
 	recoverBase   = time.Second
-	recoverPause  = 50 * time.Millisecond
+	recoverPause  = 25 * time.Millisecond
 	loopIdle      = 5 * time.Minute // the pulse says when there is something to do
 )
 
