@@ -4,7 +4,6 @@ import (
 	"context"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
 	"weak"
 
@@ -20,7 +19,6 @@ type share struct {
 	keeps  chan struct{}      // connections that writers keep
 	lane   chan *pgxpool.Conn // the one connection, when it is not in use
 	broken chan struct{}      // it has been thrown away
-	turns  atomic.Int64       // of lane and pool
 
 	mu        sync.Mutex
 	listeners map[string]*listener // by ListenDSN
@@ -34,11 +32,12 @@ type share struct {
 const keptFree = 3
 
 // The lane is one connection that is held while anybody works: sessions and
-// leases are renewed on it, so that users' code can't be in the way, and so
-// often that its death is noticed. A smaller pool has none.
+// leases are renewed on it when users' code has taken all others for so long.
+// Whether it lives is looked at now and then. A smaller pool has none.
 const (
 	minPoolLane = 4
 	laneAfter   = 250 * time.Millisecond
+	laneLook    = time.Second
 )
 
 var shares = struct {
@@ -120,10 +119,8 @@ func (s *share) serveLane(ctx context.Context, pool *pgxpool.Pool, before <-chan
 			continue
 		}
 		s.lane <- c
-		select {
-		case <-s.broken:
+		if s.lookAfterLane(ctx) {
 			continue
-		case <-ctx.Done():
 		}
 		select { // when nobody uses it any more
 		case <-s.broken:
@@ -134,19 +131,34 @@ func (s *share) serveLane(ctx context.Context, pool *pgxpool.Pool, before <-chan
 	}
 }
 
-// acquire takes by turns the lane, so that its death is noticed, and a connection
-// of the pool, so that it is noticed when that is closed; if that one is not
-// free, what is free first.
-func (s *share) acquire(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Conn, func(), error) {
-	onLane := func(p *pgxpool.Conn) (*pgxpool.Conn, func(), error) { return p, func() { s.giveBack(p) }, nil }
-	poolFirst := s.turns.Add(1)%2 == 0
-	if !poolFirst {
+// lookAfterLane returns true when the lane is broken, false when ctx has ended. A
+// look costs no round trip.
+func (s *share) lookAfterLane(ctx context.Context) (broken bool) {
+	t := time.NewTicker(laneLook)
+	defer t.Stop()
+	for {
 		select {
-		case p := <-s.lane:
-			return onLane(p)
-		default:
+		case <-s.broken:
+			return true
+		case <-ctx.Done():
+			return false
+		case <-t.C:
+		}
+		select {
+		case c := <-s.lane:
+			if err := c.Conn().PgConn().CheckConn(); err != nil || c.Conn().IsClosed() {
+				timed(context.Background(), c.Conn().Close)
+			}
+			s.giveBack(c)
+		default: // in use
 		}
 	}
+}
+
+// acquire takes a connection of the pool, or after a while what is free first:
+// one of the pool or the lane.
+func (s *share) acquire(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Conn, func(), error) {
+	onLane := func(p *pgxpool.Conn) (*pgxpool.Conn, func(), error) { return p, func() { s.giveBack(p) }, nil }
 	type acquired struct {
 		conn *pgxpool.Conn
 		err  error
@@ -158,10 +170,7 @@ func (s *share) acquire(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Conn,
 		p, err := acquireWithin(ctx, pool, acquireWait)
 		got <- acquired{p, err}
 	}()
-	lane := s.lane
-	if poolFirst {
-		lane = nil
-	}
+	var lane chan *pgxpool.Conn
 	late := time.NewTimer(laneAfter)
 	defer late.Stop()
 	for {
