@@ -57,7 +57,7 @@ func TestPlans(t *testing.T) {
 		if s.Version < 18 {
 			t.Fatalf("PAWL_PG18_BIN holds PostgreSQL %d", s.Version)
 		}
-		testPlans(t, s, 300_000) // what differs is the planner, and it costs time enough
+		testPlans(t, s, 1_000_000)
 	})
 }
 

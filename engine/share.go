@@ -146,6 +146,7 @@ func (s *share) lookAfterLane(ctx context.Context) (broken bool) {
 		}
 		select {
 		case c := <-s.lane:
+			//lint:ignore SA1019 a closed line is all that is looked for, and a ping would be a round trip each time
 			if err := c.Conn().PgConn().CheckConn(); err != nil || c.Conn().IsClosed() {
 				timed(context.Background(), c.Conn().Close)
 			}
