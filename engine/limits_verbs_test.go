@@ -30,6 +30,9 @@ func TestLimitsOfConfig(t *testing.T) {
 	if _, err := engine.New(ctx, nil, engine.Config{}); err == nil {
 		t.Error("no pool was taken")
 	}
+	if err := engine.Migrate(ctx, nil); err == nil {
+		t.Error("no pool was migrated")
+	}
 	for i, o := range []steps.Option{steps.Lease(0), steps.Lease(-time.Second), steps.Lease(60), steps.MaxRuntime(0), steps.MaxRuntime(-1), steps.Heartbeat(0), steps.Idempotent(0), steps.Idempotent(-1),
 		steps.Retry{Attempts: -1}, steps.Retry{Delay: -1}, steps.Retry{MaxDelay: -time.Second}, steps.Retry{Within: -1}, steps.RetryUnknown{Attempts: -1}} {
 		d := limited.Of(steps.New("step", func(_ context.Context, s string) (string, error) { return s, nil }, o))
