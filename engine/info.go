@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -170,7 +171,7 @@ func (e *Engine) history(ctx context.Context, id uuid.UUID, g graph, info *RunIn
 			return err
 		}
 		for _, h := range rows {
-			t := Transition{Job: h.Job, Token: h.Token, Step: g.name(int(h.Node)), From: h.FromState, To: h.ToState, Event: h.Event, Writer: h.Writer,
+			t := Transition{Job: h.Job, Token: h.Token, Step: g.name(int(h.Node)), From: cmp.Or(text(h.FromState), stateRunning), To: h.ToState, Event: h.Event, Writer: cmp.Or(text(h.Writer), writerWorker),
 				Actor: text(h.Actor), Attempt: int(h.Attempt), GrantedAt: moment0(h.GrantedAt), EndedAt: h.EndedAt, Class: text(h.Class),
 				Code: text(h.Code), Reason: text(h.Reason), EvidenceText: text(h.Evidence), Output: h.Output}
 			if h.Owner != nil {

@@ -230,8 +230,11 @@ func (c *change) more() string {
 		(c.to == stateGone || c.to == statePending && c.attempt == 0 || c.to == stateRunning && c.attempt == 1 && c.term == plan.DefaultLease && c.runtime == plan.DefaultMaxRuntime) {
 		return ""
 	}
-	m := more{Event: c.event, Advance: c.advance, Mode: c.mode, Writer: c.writer, Class: c.class, Code: c.code, Reason: c.reason, Route: c.route,
+	m := more{Event: c.event, Advance: c.advance, Mode: c.mode, Class: c.class, Code: c.code, Reason: c.reason, Route: c.route,
 		DelayMs: delayMs(c.delay), Attempt: c.attempt, Transients: c.transients, Unknowns: c.unknowns, Questions: c.questions}
+	if c.writer != writerWorker {
+		m.Writer = c.writer
+	}
 	if c.to == stateRunning {
 		m.LeaseMs, m.RuntimeMs = ms(c.term), ms(c.runtime)
 	}
@@ -250,7 +253,7 @@ type more struct {
 	Event      string `json:"event"`
 	Advance    bool   `json:"advance"`
 	Mode       string `json:"mode"`
-	Writer     string `json:"writer"`
+	Writer     string `json:"writer,omitempty"`
 	Class      string `json:"class,omitempty"`
 	Code       string `json:"code,omitempty"`
 	Reason     string `json:"reason,omitempty"`

@@ -94,12 +94,13 @@ func (e *Engine) work(ctx context.Context, left *sync.WaitGroup) (lost bool, err
 	}
 	w.renewedSession(sent)
 
-	// The pulse tells at once which of the others have something to do; were they
-	// all to ask at the same time, as many connections would be opened for it.
+	// The claimer asks first, then the pulse, which tells which of the others have
+	// something to do: were they all to ask at the same time, as many connections
+	// would be opened for it, each of which plans its statements anew.
 	loops := []*loop{w.keeper, w.pulse, w.recovery, w.reconciler, w.closer, w.maintenance, w.retention}
-	w.pulse.Start(hard, 0)
+	w.pulse.Start(hard, pulseAfter)
 	w.keeper.Start(hard, keeperIdle)
-	w.maintenance.Start(hard, 0)
+	w.maintenance.Start(hard, spread(maintainAfter))
 	w.retention.Start(hard, retireAfter)
 	for _, l := range []*loop{w.recovery, w.reconciler, w.closer} {
 		l.Start(hard, loopIdle)

@@ -311,4 +311,6 @@ const (
 	committers      = 2
 	partitionsAhead = 30 // days
 	maintainEvery   = 5 * time.Minute
+	maintainAfter   = 2 * time.Second        // the start: what is missing wakes it sooner
+	pulseAfter      = 100 * time.Millisecond // the start: its session has just been opened
 )

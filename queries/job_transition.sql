@@ -28,8 +28,10 @@ WITH k AS MATERIALIZED (
                               j.node AS old_node, j.mode AS old_mode, j.attempt AS old_attempt
                          FROM pawl.job j WHERE j.shard = @shard::smallint AND j.id >= i.id AND j.id <= i.id
                         ORDER BY j.id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) x ON true
-    LEFT JOIN LATERAL (SELECT q.ctid AS seen, q.cancelling FROM pawl.run q
-                        WHERE q.shard = @shard::smallint AND q.id >= x.run_id AND q.id <= x.run_id ORDER BY q.id LIMIT 1) r ON true
+    LEFT JOIN LATERAL (SELECT q.ctid AS seen, q.cancelling FROM pawl.run q -- not looked at if nothing ends and nothing is being cancelled
+                        WHERE (i.to_state IN ('gone', 'dead')
+                               OR (SELECT a.id FROM pawl.run a WHERE a.shard = @shard::smallint AND a.cancelling ORDER BY a.id LIMIT 1) IS NOT NULL)
+                          AND q.shard = @shard::smallint AND q.id >= x.run_id AND q.id <= x.run_id ORDER BY q.id LIMIT 1) r ON true
     CROSS JOIN LATERAL (SELECT c.now, coalesce(x.state = 'running' AND x.owner = @owner::uuid AND x.token = i.token AND x.expires_at > c.now, false) AS fence,
                                -- A cancelled run ends at the next boundary, unless its last step has just been
                                -- completed or its effect's outcome is still unknown.
@@ -94,11 +96,11 @@ WITH k AS MATERIALIZED (
    WHERE w.shard = @shard::smallint AND w.cursor_tid IS NOT NULL AND c.shard = @shard::smallint AND c.ctid = w.cursor_tid
   RETURNING c.job
 ), h AS (
-  INSERT INTO pawl.history (shard, run_id, job, token, granted_at, ended_at, node, attempt, owner, request, path, mode, from_state, to_state,
+  INSERT INTO pawl.history (shard, run_id, job, token, granted_at, ended_at, node, attempt, owner, request, path, mode, to_state,
                             event, writer, class, code, reason, encoding, output)
   SELECT @shard::smallint, w.run_id, w.id, w.token, w.granted_at, w.now, w.old_node, w.old_attempt, @owner::uuid, w.request, w.path,
-         w.old_mode, 'running', w.eff, CASE WHEN w.stop AND NOT w.advance THEN 'cancelled' ELSE coalesce(w.more->>'event', 'completed') END,
-         coalesce(w.more->>'writer', 'worker'), w.more->>'class', w.more->>'code', w.more->>'reason',
+         nullif(w.old_mode, 'do'), w.eff, CASE WHEN w.stop AND NOT w.advance THEN 'cancelled' ELSE coalesce(w.more->>'event', 'completed') END,
+         w.more->>'writer', w.more->>'class', w.more->>'code', w.more->>'reason',
          CASE WHEN w.output IS NOT NULL THEN @encoding::text END, w.output
     FROM w
   RETURNING job
@@ -113,5 +115,5 @@ SELECT k.id, CASE WHEN k.fence OR (k.tid IS NULL AND b.id IS NOT NULL) THEN 'bus
 
 -- name: Written :one
 -- Who wrote the transition that ended the lease of token-1? The answer to an answer that was lost.
-SELECT h.request, h.owner, h.writer, h.event FROM pawl.history h
+SELECT h.request, h.owner, coalesce(h.writer, 'worker')::text AS writer, h.event FROM pawl.history h
  WHERE h.shard = @shard::smallint AND h.run_id = @run_id AND h.job = @job AND h.token = @token;

@@ -56,7 +56,7 @@ WITH u AS (
 ), h AS (
   INSERT INTO pawl.history (shard, run_id, job, token, ended_at, node, attempt, request, path, mode, from_state, to_state, event, writer,
                             actor, reason, evidence, encoding, output)
-  SELECT u.shard, u.run_id, u.id, u.token, u.due_at, u.node, u.attempt, @request::bigint, u.path, u.mode, 'dead', 'pending', 'replayed', 'person',
+  SELECT u.shard, u.run_id, u.id, u.token, u.due_at, u.node, u.attempt, @request::bigint, u.path, nullif(u.mode, 'do'), 'dead', 'pending', 'replayed', 'person',
          @actor::text, @reason::text, nullif(@evidence::text, ''), CASE WHEN @corrected::boolean THEN @encoding::text END,
          CASE WHEN @corrected::boolean THEN @input::bytea END
     FROM u RETURNING job
@@ -80,7 +80,7 @@ WITH u AS (
 ), h AS (
   INSERT INTO pawl.history (shard, run_id, job, token, ended_at, node, attempt, request, path, mode, from_state, to_state, event, writer,
                             actor, reason, evidence, encoding, output)
-  SELECT u.shard, u.run_id, u.id, u.token, u.due_at, u.node, u.attempt, @request::bigint, u.path, u.mode, 'uncertain', 'pending', 'resolved', 'person',
+  SELECT u.shard, u.run_id, u.id, u.token, u.due_at, u.node, u.attempt, @request::bigint, u.path, nullif(u.mode, 'do'), 'uncertain', 'pending', 'resolved', 'person',
          @actor::text, @reason::text, @evidence::text, CASE WHEN @happened::boolean THEN @encoding::text END,
          CASE WHEN @happened::boolean THEN @output::bytea END
     FROM u RETURNING job

@@ -15,7 +15,7 @@ SELECT j.id, j.node, j.path, j.state, j.mode, j.attempt, j.token, least(j.due_at
 
 -- name: HistoryToShow :many
 -- Payloads only if they are asked for.
-SELECT h.job, h.token, h.node, h.path, h.attempt, h.mode, h.from_state, h.to_state, h.event, h.writer, h.granted_at, h.ended_at, h.owner, o.name AS worker, h.actor, h.class, h.code,
+SELECT h.job, h.token, h.node, h.path, h.attempt, coalesce(h.mode, 'do')::text AS mode, coalesce(h.from_state, 'running')::text AS from_state, h.to_state, h.event, coalesce(h.writer, 'worker')::text AS writer, h.granted_at, h.ended_at, h.owner, o.name AS worker, h.actor, h.class, h.code,
        h.reason, h.evidence, coalesce(octet_length(h.output), -1)::int AS size, CASE WHEN @payloads::boolean THEN h.output END::bytea AS output
   FROM pawl.history h LEFT JOIN pawl.session o ON o.id = h.owner
  WHERE h.shard = @shard::smallint AND h.run_id = @run_id AND (h.job, h.token) > (@after_job::bigint, @after_token::bigint)

@@ -17,7 +17,7 @@ SELECT x.run_id FROM (SELECT pg_catalog.unnest(@shards::smallint[]) AS shard) s
 
 -- name: TailAll :many
 -- No condition on the shard: the primary key must not look like a way to these rows. xids: only what these transactions wrote.
-SELECT h.shard, h.run_id, h.job, h.token, h.node, h.path, h.attempt, h.mode, h.from_state, h.to_state, h.event, h.writer, h.granted_at, h.ended_at, h.owner, o.name AS worker, h.actor,
+SELECT h.shard, h.run_id, h.job, h.token, h.node, h.path, h.attempt, coalesce(h.mode, 'do')::text AS mode, coalesce(h.from_state, 'running')::text AS from_state, h.to_state, h.event, coalesce(h.writer, 'worker')::text AS writer, h.granted_at, h.ended_at, h.owner, o.name AS worker, h.actor,
        h.class, h.code, h.reason, r.workflow, r.key, r.definition, h.xmin::text AS xid
   FROM pawl.history h
   LEFT JOIN pawl.run r ON r.shard = h.shard AND r.id = h.run_id
@@ -29,7 +29,7 @@ SELECT h.shard, h.run_id, h.job, h.token, h.node, h.path, h.attempt, h.mode, h.f
  ORDER BY h.ended_at, h.run_id, h.job, h.token LIMIT @most::int;
 
 -- name: TailRun :many
-SELECT h.shard, h.run_id, h.job, h.token, h.node, h.path, h.attempt, h.mode, h.from_state, h.to_state, h.event, h.writer, h.granted_at, h.ended_at, h.owner, o.name AS worker, h.actor,
+SELECT h.shard, h.run_id, h.job, h.token, h.node, h.path, h.attempt, coalesce(h.mode, 'do')::text AS mode, coalesce(h.from_state, 'running')::text AS from_state, h.to_state, h.event, coalesce(h.writer, 'worker')::text AS writer, h.granted_at, h.ended_at, h.owner, o.name AS worker, h.actor,
        h.class, h.code, h.reason, r.workflow, r.key, r.definition, h.xmin::text AS xid
   FROM pawl.history h
   LEFT JOIN pawl.run r ON r.shard = h.shard AND r.id = h.run_id

@@ -24,7 +24,7 @@ WITH l AS MATERIALIZED (
   RETURNING f.shard, f.run_id, f.node, f.path, f.attempt, f.now, j.id, j.token
 ), h AS (
   INSERT INTO pawl.history (shard, run_id, job, token, ended_at, node, attempt, request, path, mode, from_state, to_state, event, writer)
-  SELECT u.shard, u.run_id, u.id, u.token, u.now, u.node, u.attempt, $3::bigint, u.path, 'do', 'uncertain', 'pending', 'asking', 'reconciler'
+  SELECT u.shard, u.run_id, u.id, u.token, u.now, u.node, u.attempt, $3::bigint, u.path, NULL, 'uncertain', 'pending', 'asking', 'reconciler'
     FROM u
   RETURNING job
 )
@@ -100,7 +100,7 @@ WITH c AS MATERIALIZED (
   DELETE FROM pawl.cursor c USING d WHERE d.shard = $1::smallint AND c.shard = $1::smallint AND c.ctid = d.cursor_tid RETURNING c.job
 ), h AS (
   INSERT INTO pawl.history (shard, run_id, job, token, ended_at, node, attempt, request, path, mode, from_state, to_state, event, writer)
-  SELECT d.shard, d.run_id, d.id, d.token + 1, d.now, d.node, d.attempt, $4::bigint, d.path, d.mode, d.state, 'gone', 'cancelled', 'recovery'
+  SELECT d.shard, d.run_id, d.id, d.token + 1, d.now, d.node, d.attempt, $4::bigint, d.path, nullif(d.mode, 'do'), d.state, 'gone', 'cancelled', 'recovery'
     FROM d
   RETURNING job
 )
@@ -324,10 +324,10 @@ WITH c AS MATERIALIZED (
 ), x AS (
   DELETE FROM pawl.cursor c USING w WHERE w.shard = $1::smallint AND c.shard = $1::smallint AND c.ctid = w.cursor_tid RETURNING c.job
 ), h AS (
-  INSERT INTO pawl.history (shard, run_id, job, token, granted_at, ended_at, node, attempt, owner, request, path, mode, from_state, to_state,
+  INSERT INTO pawl.history (shard, run_id, job, token, granted_at, ended_at, node, attempt, owner, request, path, mode, to_state,
                             event, writer, class, code, reason)
-  SELECT w.shard, w.run_id, w.id, w.token + 1, w.granted_at, w.now, w.node, w.attempt, w.owner, $8::bigint, w.path, w.mode,
-         'running', CASE WHEN w.stop THEN 'gone' ELSE w.next END,
+  SELECT w.shard, w.run_id, w.id, w.token + 1, w.granted_at, w.now, w.node, w.attempt, w.owner, $8::bigint, w.path, nullif(w.mode, 'do'),
+         CASE WHEN w.stop THEN 'gone' ELSE w.next END,
          CASE WHEN w.stop THEN 'cancelled' WHEN w.next = 'dead' THEN 'dead' WHEN w.next = 'uncertain' THEN 'uncertain' ELSE 'lapsed' END,
          'recovery', 'lapse', 'LEASE_EXPIRED',
          CASE WHEN w.expires_at <= w.now THEN 'the lease expired without progress, or the attempt reached its max runtime'

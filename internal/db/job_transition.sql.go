@@ -28,8 +28,10 @@ WITH k AS MATERIALIZED (
                               j.node AS old_node, j.mode AS old_mode, j.attempt AS old_attempt
                          FROM pawl.job j WHERE j.shard = $1::smallint AND j.id >= i.id AND j.id <= i.id
                         ORDER BY j.id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) x ON true
-    LEFT JOIN LATERAL (SELECT q.ctid AS seen, q.cancelling FROM pawl.run q
-                        WHERE q.shard = $1::smallint AND q.id >= x.run_id AND q.id <= x.run_id ORDER BY q.id LIMIT 1) r ON true
+    LEFT JOIN LATERAL (SELECT q.ctid AS seen, q.cancelling FROM pawl.run q -- not looked at if nothing ends and nothing is being cancelled
+                        WHERE (i.to_state IN ('gone', 'dead')
+                               OR (SELECT a.id FROM pawl.run a WHERE a.shard = $1::smallint AND a.cancelling ORDER BY a.id LIMIT 1) IS NOT NULL)
+                          AND q.shard = $1::smallint AND q.id >= x.run_id AND q.id <= x.run_id ORDER BY q.id LIMIT 1) r ON true
     CROSS JOIN LATERAL (SELECT c.now, coalesce(x.state = 'running' AND x.owner = $11::uuid AND x.token = i.token AND x.expires_at > c.now, false) AS fence,
                                -- A cancelled run ends at the next boundary, unless its last step has just been
                                -- completed or its effect's outcome is still unknown.
@@ -94,11 +96,11 @@ WITH k AS MATERIALIZED (
    WHERE w.shard = $1::smallint AND w.cursor_tid IS NOT NULL AND c.shard = $1::smallint AND c.ctid = w.cursor_tid
   RETURNING c.job
 ), h AS (
-  INSERT INTO pawl.history (shard, run_id, job, token, granted_at, ended_at, node, attempt, owner, request, path, mode, from_state, to_state,
+  INSERT INTO pawl.history (shard, run_id, job, token, granted_at, ended_at, node, attempt, owner, request, path, mode, to_state,
                             event, writer, class, code, reason, encoding, output)
   SELECT $1::smallint, w.run_id, w.id, w.token, w.granted_at, w.now, w.old_node, w.old_attempt, $11::uuid, w.request, w.path,
-         w.old_mode, 'running', w.eff, CASE WHEN w.stop AND NOT w.advance THEN 'cancelled' ELSE coalesce(w.more->>'event', 'completed') END,
-         coalesce(w.more->>'writer', 'worker'), w.more->>'class', w.more->>'code', w.more->>'reason',
+         nullif(w.old_mode, 'do'), w.eff, CASE WHEN w.stop AND NOT w.advance THEN 'cancelled' ELSE coalesce(w.more->>'event', 'completed') END,
+         w.more->>'writer', w.more->>'class', w.more->>'code', w.more->>'reason',
          CASE WHEN w.output IS NOT NULL THEN $14::text END, w.output
     FROM w
   RETURNING job
@@ -191,7 +193,7 @@ func (q *Queries) Transition(ctx context.Context, arg TransitionParams) ([]Trans
 }
 
 const written = `-- name: Written :one
-SELECT h.request, h.owner, h.writer, h.event FROM pawl.history h
+SELECT h.request, h.owner, coalesce(h.writer, 'worker')::text AS writer, h.event FROM pawl.history h
  WHERE h.shard = $1::smallint AND h.run_id = $2 AND h.job = $3 AND h.token = $4
 `
 

@@ -92,11 +92,11 @@ type PawlHistory struct {
 	Owner     *uuid.UUID
 	Shard     int16
 	Path      string
-	Mode      string
-	FromState string
+	Mode      *string
+	FromState *string
 	ToState   string
 	Event     string
-	Writer    string
+	Writer    *string
 	Encoding  *string
 	Actor     *string
 	Class     *string

@@ -244,7 +244,7 @@ WITH u AS (
 ), h AS (
   INSERT INTO pawl.history (shard, run_id, job, token, ended_at, node, attempt, request, path, mode, from_state, to_state, event, writer,
                             actor, reason, evidence, encoding, output)
-  SELECT u.shard, u.run_id, u.id, u.token, u.due_at, u.node, u.attempt, $6::bigint, u.path, u.mode, 'dead', 'pending', 'replayed', 'person',
+  SELECT u.shard, u.run_id, u.id, u.token, u.due_at, u.node, u.attempt, $6::bigint, u.path, nullif(u.mode, 'do'), 'dead', 'pending', 'replayed', 'person',
          $7::text, $8::text, nullif($9::text, ''), CASE WHEN $2::boolean THEN $10::text END,
          CASE WHEN $2::boolean THEN $11::bytea END
     FROM u RETURNING job
@@ -309,7 +309,7 @@ WITH u AS (
 ), h AS (
   INSERT INTO pawl.history (shard, run_id, job, token, ended_at, node, attempt, request, path, mode, from_state, to_state, event, writer,
                             actor, reason, evidence, encoding, output)
-  SELECT u.shard, u.run_id, u.id, u.token, u.due_at, u.node, u.attempt, $6::bigint, u.path, u.mode, 'uncertain', 'pending', 'resolved', 'person',
+  SELECT u.shard, u.run_id, u.id, u.token, u.due_at, u.node, u.attempt, $6::bigint, u.path, nullif(u.mode, 'do'), 'uncertain', 'pending', 'resolved', 'person',
          $7::text, $8::text, $9::text, CASE WHEN $1::boolean THEN $10::text END,
          CASE WHEN $1::boolean THEN $11::bytea END
     FROM u RETURNING job

@@ -112,7 +112,7 @@ func (q *Queries) EvidenceToShow(ctx context.Context, arg EvidenceToShowParams) 
 }
 
 const historyToShow = `-- name: HistoryToShow :many
-SELECT h.job, h.token, h.node, h.path, h.attempt, h.mode, h.from_state, h.to_state, h.event, h.writer, h.granted_at, h.ended_at, h.owner, o.name AS worker, h.actor, h.class, h.code,
+SELECT h.job, h.token, h.node, h.path, h.attempt, coalesce(h.mode, 'do')::text AS mode, coalesce(h.from_state, 'running')::text AS from_state, h.to_state, h.event, coalesce(h.writer, 'worker')::text AS writer, h.granted_at, h.ended_at, h.owner, o.name AS worker, h.actor, h.class, h.code,
        h.reason, h.evidence, coalesce(octet_length(h.output), -1)::int AS size, CASE WHEN $1::boolean THEN h.output END::bytea AS output
   FROM pawl.history h LEFT JOIN pawl.session o ON o.id = h.owner
  WHERE h.shard = $2::smallint AND h.run_id = $3 AND (h.job, h.token) > ($4::bigint, $5::bigint)

@@ -39,7 +39,7 @@ func (q *Queries) OldestJobs(ctx context.Context, shards []int16) ([]uuid.UUID, 
 }
 
 const tailAll = `-- name: TailAll :many
-SELECT h.shard, h.run_id, h.job, h.token, h.node, h.path, h.attempt, h.mode, h.from_state, h.to_state, h.event, h.writer, h.granted_at, h.ended_at, h.owner, o.name AS worker, h.actor,
+SELECT h.shard, h.run_id, h.job, h.token, h.node, h.path, h.attempt, coalesce(h.mode, 'do')::text AS mode, coalesce(h.from_state, 'running')::text AS from_state, h.to_state, h.event, coalesce(h.writer, 'worker')::text AS writer, h.granted_at, h.ended_at, h.owner, o.name AS worker, h.actor,
        h.class, h.code, h.reason, r.workflow, r.key, r.definition, h.xmin::text AS xid
   FROM pawl.history h
   LEFT JOIN pawl.run r ON r.shard = h.shard AND r.id = h.run_id
@@ -151,7 +151,7 @@ func (q *Queries) TailAll(ctx context.Context, arg TailAllParams) ([]TailAllRow,
 }
 
 const tailRun = `-- name: TailRun :many
-SELECT h.shard, h.run_id, h.job, h.token, h.node, h.path, h.attempt, h.mode, h.from_state, h.to_state, h.event, h.writer, h.granted_at, h.ended_at, h.owner, o.name AS worker, h.actor,
+SELECT h.shard, h.run_id, h.job, h.token, h.node, h.path, h.attempt, coalesce(h.mode, 'do')::text AS mode, coalesce(h.from_state, 'running')::text AS from_state, h.to_state, h.event, coalesce(h.writer, 'worker')::text AS writer, h.granted_at, h.ended_at, h.owner, o.name AS worker, h.actor,
        h.class, h.code, h.reason, r.workflow, r.key, r.definition, h.xmin::text AS xid
   FROM pawl.history h
   LEFT JOIN pawl.run r ON r.shard = h.shard AND r.id = h.run_id

@@ -117,7 +117,7 @@ CREATE TABLE pawl.run (
   CHECK ((outcome IS NOT DISTINCT FROM 'succeeded') = (result_token IS NOT NULL)),
   CHECK ((result_job IS NULL) = (result_token IS NULL)),
   CHECK (output IS NULL OR result_token IS NOT NULL)
-) WITH (fillfactor = 85);
+) WITH (fillfactor = 55); -- a run's end is HOT: room for the runs of a page that end at about the same time
 CREATE INDEX run_workflow ON pawl.run (workflow, id);
 CREATE INDEX run_tags ON pawl.run USING gin (tags) WHERE tags <> '{}';
 CREATE INDEX run_cancelling ON pawl.run (shard, id) WHERE cancelling;
@@ -170,7 +170,7 @@ CREATE TABLE pawl.job (
   CHECK (at_expiry = 'retry' OR state = 'running'),
   CHECK ((effect_key IS NULL) = (effect_at IS NULL) AND (effect_key IS NULL) = (effect_hash IS NULL)),
   CHECK (token >= 0 AND attempt >= 0 AND node >= 0)
-) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
+) WITH (fillfactor = 25, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
         autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.2, autovacuum_analyze_threshold = 5000);
 CREATE INDEX job_ready ON pawl.job (shard, route, due_at, id) WHERE state = 'pending';
 CREATE INDEX job_running ON pawl.job (shard, id) WHERE state = 'running';
@@ -207,12 +207,12 @@ CREATE TABLE pawl.history (
   owner      uuid,                          -- whose lease it closed
   shard      smallint    NOT NULL,
   path       text        NOT NULL,
-  mode       text        NOT NULL,
-  from_state text        NOT NULL,
+  mode       text,                          -- null, here and in the next and in writer: what nearly every row would say; do,
+  from_state text,                          -- running,
   to_state   text        NOT NULL,          -- gone: the job has ended with its run
   event      text        NOT NULL CHECK (event IN ('completed', 'retried', 'snoozed', 'handed_back', 'lapsed', 'uncertain',
                                                    'asking', 'unknown', 'settled', 'repeat', 'dead', 'cancelled', 'resolved', 'replayed')),
-  writer     text        NOT NULL CHECK (writer IN ('worker', 'recovery', 'reconciler', 'person')),
+  writer     text        CHECK (writer IN ('worker', 'recovery', 'reconciler', 'person')), -- worker
   encoding   text,
   actor      text,
   class      text,
@@ -455,7 +455,9 @@ BEGIN
   END IF;
 
   INSERT INTO pawl.run (shard, id, workflow, definition, key, ordering, generation, priority, tags, traceparent, tracestate, encoding, input, created_at)
-  SELECT u.shard, u.id, a_workflow, def.id, u.key, a_ordering, u.gen, a_priority, a_tags, a_traceparent, a_tracestate, a_encoding, u.input, t
+  SELECT u.shard, u.id, a_workflow, def.id, u.key, a_ordering, u.gen, a_priority,
+         -- A variable's array is stored with a longer header than an UPDATE gives it, so that a run's end would not be HOT.
+         ARRAY(SELECT x.tag FROM unnest(a_tags) WITH ORDINALITY AS x(tag, ord) ORDER BY x.ord), a_traceparent, a_tracestate, a_encoding, u.input, t
     FROM unnest(shards, ids, a_keys, gens, a_inputs, was) AS u(shard, id, key, gen, input, was) WHERE NOT u.was;
   INSERT INTO pawl.job (shard, run_id, route, due_at)
   SELECT u.shard, u.id, way, due FROM unnest(shards, ids, was) AS u(shard, id, was) WHERE NOT u.was;
@@ -561,8 +563,8 @@ SELECT r.id, r.workflow, r.key, coalesce(r.outcome, CASE WHEN r.cancelling THEN 
 -- What has happened: one row a transition. Ask by run_id, or by ended_at: both have an index.
 CREATE VIEW pawl.transitions AS
 SELECT h.ended_at, h.run_id, r.workflow, r.key,
-       coalesce((SELECT p.step FROM pawl.steps p WHERE p.definition = r.definition AND p.node = h.node), 'result') AS step, h.path, h.event, h.from_state, h.to_state,
-       h.attempt, h.granted_at, h.ended_at - h.granted_at AS took, h.class, h.code, h.reason, h.writer, o.name AS worker, h.actor, h.evidence,
+       coalesce((SELECT p.step FROM pawl.steps p WHERE p.definition = r.definition AND p.node = h.node), 'result') AS step, h.path, h.event, coalesce(h.from_state, 'running') AS from_state, h.to_state,
+       h.attempt, h.granted_at, h.ended_at - h.granted_at AS took, h.class, h.code, h.reason, coalesce(h.writer, 'worker') AS writer, o.name AS worker, h.actor, h.evidence,
        pawl.decoded(h.output) AS output, h.shard, h.job, h.token
   FROM pawl.history h
   LEFT JOIN pawl.run r ON r.shard = h.shard AND r.id = h.run_id

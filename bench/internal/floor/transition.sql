@@ -31,8 +31,8 @@ WITH k AS MATERIALIZED (
   UPDATE pawl.run r SET outcome = 'succeeded', ended_at = d.now, result_job = d.id, result_token = d.token + 1
     FROM d WHERE r.shard = 0::smallint AND r.ctid = d.run_tid AND d.shard = 0::smallint
 ), h AS (
-  INSERT INTO pawl.history (shard, run_id, job, token, granted_at, ended_at, node, attempt, owner, request, path, mode, from_state, to_state, event, writer, encoding, output)
-  SELECT 0, w.run_id, w.id, w.token + 1, w.granted_at, w.now, w.node, w.attempt, $1::uuid, w.request, '', 'do', 'running', w.to_state, 'completed', 'worker', 'json', w.output
+  INSERT INTO pawl.history (shard, run_id, job, token, granted_at, ended_at, node, attempt, owner, request, path, to_state, event, encoding, output)
+  SELECT 0, w.run_id, w.id, w.token + 1, w.granted_at, w.now, w.node, w.attempt, $1::uuid, w.request, '', w.to_state, 'completed', 'json', w.output
     FROM w
 )
 SELECT w.id FROM w
