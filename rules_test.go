@@ -100,14 +100,15 @@ func within(p, root string) bool { return p == root || strings.HasPrefix(p, root
 var allowed = map[string][]string{
 	"steps": {module + "/internal/plan"},
 	"engine": {module + "/internal/db", module + "/internal/plan", module + "/internal/fault", module + "/internal/doctor",
-		module + "/internal/view",
+		module + "/internal/view", module + "/internal/telemetry",
 		module + "/schema", module + "/steps"},
-	"schema":          {"github.com/jackc/tern/v2/migrate"},
-	"internal/plan":   {},
-	"internal/fault":  {},
-	"internal/doctor": {module + "/internal/db"},
-	"internal/view":   {module + "/internal/db", module + "/internal/plan"},
-	"internal/db":     {},
+	"schema":             {"github.com/jackc/tern/v2/migrate"},
+	"internal/plan":      {},
+	"internal/fault":     {},
+	"internal/doctor":    {module + "/internal/db"},
+	"internal/view":      {module + "/internal/db", module + "/internal/plan"},
+	"internal/db":        {},
+	"internal/telemetry": {},
 }
 
 var everywhere = []string{"github.com/jackc/pgx/v5", "github.com/cenkalti/backoff/v4", "github.com/google/uuid", "go.opentelemetry.io/otel"}

@@ -193,6 +193,7 @@ func (w *worker) carryOn(l *lease, g *grant) *change {
 func (w *worker) settle(g *grant, l *lease, c *change, a *answer) (*grant, *lease) {
 	if a == nil {
 		if !l.settle() { // a drain has given up on it
+			w.report(g, l, c, answer{verdict: verdictAbandoned})
 			w.lateChange(g, l, c)
 			w.drop(l)
 			return nil, nil
@@ -206,42 +207,26 @@ func (w *worker) settle(g *grant, l *lease, c *change, a *answer) (*grant, *leas
 		l.settled.Store(false)
 		if c.class != "" && c.output == nil { // it was the error's own record that did not fit
 			w.log.Error("pawl: PostgreSQL refuses to record a failure; the lease will lapse", "run_id", g.run, "step", g.name(), "error", a.err)
+			w.report(g, l, c, answer{verdict: verdictAbandoned})
 			w.drop(l)
 			return nil, nil
 		}
 		return w.settle(g, l, w.refusedValue(g, l, a.err), nil)
 	case verdictLost:
-		w.log.Warn("pawl: a result came after its lease was lost, and does not count",
-			"run_id", g.run, "workflow", g.bind.workflow, "step", g.name(), "attempt", g.attempt, "token", g.token)
 		w.lateChange(g, l, c)
 	}
+	w.report(g, l, c, *a)
 	if a.verdict != verdictDone {
 		w.drop(l)
 		return nil, nil
 	}
 	if a.state != stateRunning {
-		w.report(g, c, a.state)
 		w.drop(l)
 		w.tellOthers(c, a.state)
 		return nil, nil
 	}
 	next := g.successor(c, a)
 	return next, w.replace(l, newLease(w.hard, next))
-}
-
-// report says what a person must do something about.
-func (w *worker) report(g *grant, c *change, state string) {
-	owner := ""
-	if s := g.step(); s != nil {
-		owner = s.Owner
-	}
-	about := []any{"run_id", g.run, "workflow", g.bind.workflow, "step", g.name(), "attempt", g.attempt, "token", c.token + 1, "code", c.code, "owner", owner}
-	switch {
-	case state == stateDead:
-		w.log.Error("pawl: a step is dead: the run has failed, until a person replays or cancels it", about...)
-	case state == stateUncertain && c.delay < 0:
-		w.log.Error("pawl: whether a step's effect has happened is not known, and a person must say", about...)
-	}
 }
 
 func (w *worker) refusedValue(g *grant, l *lease, cause error) *change {

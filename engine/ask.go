@@ -24,7 +24,7 @@ func (w *worker) ask(l *lease, g *grant, step *plan.Step, in any) *change {
 		c.delay = person
 		return c
 	}
-	ctx, cancel := context.WithTimeout(l.ctx, plan.DefaultLease-2*margin(plan.DefaultLease))
+	ctx, cancel := context.WithTimeout(l.within(l.ctx), plan.DefaultLease-2*margin(plan.DefaultLease))
 	defer cancel()
 	ctx = plan.WithAttempt(ctx, &plan.Attempt{Key: g.keyText, Number: int(g.attempt), Acknowledge: func(context.Context) error { return context.Cause(l.ctx) },
 		Late: func() ([]byte, bool) {

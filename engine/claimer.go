@@ -58,6 +58,7 @@ func (w *worker) claim(ctx context.Context) time.Duration {
 			more = more || got == n
 		}
 		w.backlog.Store(more)
+		suffers(w.failing.Load, w.failing.Store, err)
 		if err != nil {
 			w.log.Warn("pawl: claiming; trying again", "error", err)
 			w.inDoubt.Store(true)

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/pawlworks/pawl/internal/db"
+	"github.com/pawlworks/pawl/internal/telemetry"
 	"github.com/pawlworks/pawl/steps"
 )
 
@@ -149,6 +150,7 @@ func (c *cursor) moved(v []byte, sent moment, term time.Duration) error {
 	c.g.cursorSeq++
 	c.g.transients, c.g.unknowns, c.g.failedAt = 0, 0, nil
 	c.l.progress.Add(1)
+	c.l.event(telemetry.EventCursor)
 	if term > 0 {
 		c.l.extend(sent, term)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pawlworks/pawl/internal/db"
 	"github.com/pawlworks/pawl/internal/plan"
@@ -47,8 +48,17 @@ type Config struct {
 	ListenDSN string
 	// NoListen turns wake-ups off: polling alone finds all work, within a third of Session.
 	NoListen bool
-	// Logger gets what a person should know. Default: slog.Default().
+	// Logger gets what a person should know, with the keys of docs/telemetry.md:
+	// a line for each failure at warn, for what needs a person at error, for each
+	// transition at debug; never a payload. Default: slog.Default().
 	Logger *slog.Logger
+	// TracerProvider makes the spans: one trace a run. Default: the global one.
+	TracerProvider trace.TracerProvider
+	// Redact takes out of an error's text what must be seen nowhere: it is called
+	// before the text is stored, logged or traced, from any goroutine. If it
+	// panics the text is left out. Default: texts stay as they are. Payloads are
+	// never logged or traced.
+	Redact func(text string) string
 }
 
 func (c Config) validate() (Config, error) {
@@ -105,6 +115,7 @@ type Engine struct {
 	db     *db.Queries
 	vital  *db.Queries // for sessions and leases
 	log    *slog.Logger
+	tracer trace.Tracer
 	shards []int16
 	code   map[string]*plan.Definition // by workflow
 	own    map[int64]*plan.Definition  // by the id of the stored definition
@@ -113,6 +124,7 @@ type Engine struct {
 	listener *listener
 	notifier *notifier
 	waiters  *waiters
+	health   health
 }
 
 // New checks the configuration and the schema, and stores the graphs of the
@@ -130,6 +142,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, c Config) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{config: c, pool: pool, db: queries(pool), log: c.Logger, code: map[string]*plan.Definition{}, own: map[int64]*plan.Definition{}}
+	e.tracer = tracerOf(c.TracerProvider)
 	e.share = shareOf(pool)
 	e.vital = db.New(conn{pool: pool, lane: e.share})
 	e.listener = e.share.listener(c.ListenDSN)

@@ -13,6 +13,7 @@ import (
 	"github.com/pawlworks/pawl/internal/db"
 	"github.com/pawlworks/pawl/internal/fault"
 	"github.com/pawlworks/pawl/internal/plan"
+	"github.com/pawlworks/pawl/internal/telemetry"
 	"github.com/pawlworks/pawl/steps"
 )
 
@@ -25,9 +26,12 @@ import (
 // body is called only after its beginning is durable.
 func (w *worker) execute(g *grant, l *lease) {
 	g.code = w.code
+	w.follow(g)
 	for g != nil {
+		w.open(g, l)
 		c, a := w.attempt(g, l)
 		if c == nil {
+			w.report(g, l, nil, answer{})
 			w.drop(l)
 			return
 		}
@@ -90,6 +94,9 @@ func (w *worker) attempt(g *grant, l *lease) (*change, *answer) {
 			return nil, nil
 		case a.hash != nil && hash != nil && !bytes.Equal(a.hash, hash):
 			return g.inputChanged(step), nil
+		}
+		if step.Effect != plan.NoEffect {
+			l.event(telemetry.EventEffectBegun)
 		}
 	}
 	if step.Kind == plan.Tx {
@@ -172,7 +179,7 @@ func keyExpired(step *plan.Step) *steps.Error {
 // call runs the body under the lease's context, with the step's max runtime
 // as its deadline.
 func (w *worker) call(l *lease, g *grant, step *plan.Step, in any, tx pgx.Tx) (out output, err error) {
-	ctx, cancel := context.WithTimeout(l.ctx, l.bodyTime())
+	ctx, cancel := context.WithTimeout(l.within(l.ctx), l.bodyTime())
 	defer cancel()
 	ctx = plan.WithAttempt(ctx, &plan.Attempt{Key: g.keyText, Number: int(g.attempt), Acknowledge: func(context.Context) error {
 		l.progress.Add(1)
@@ -321,7 +328,7 @@ func (w *worker) late(g *grant, l *lease, out output, err error) {
 	}
 	if err != nil {
 		e := steps.Classify(err)
-		p.Class, p.Code, p.Reason = string(e.Class), clean(e.Code, 64), clean(reasonOf(e), maxReason)
+		p.Class, p.Code, p.Reason = string(e.Class), clean(e.Code, 64), w.e.redacted(clean(reasonOf(e), maxReason))
 	}
 	w.later.Go(func() {
 		for pause := downSoonest; ; pause = min(2*pause, downLatest) {

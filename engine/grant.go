@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pawlworks/pawl/internal/db"
 	"github.com/pawlworks/pawl/internal/plan"
@@ -47,6 +48,11 @@ type grant struct {
 	cancelling bool
 	values     map[int][]byte
 
+	trace     carried           // as it is stored with the run
+	parent    trace.SpanContext // of its attempts' spans
+	due       time.Time         // before it was granted
+	createdAt time.Time         // the run
+
 	sent          moment        // before the request that granted it
 	term, runtime time.Duration // of the lease, and the cap
 	shaped        bool          // both are the step's own, and its effect is stored
@@ -66,6 +72,7 @@ func (w *worker) granted(r db.ClaimRow, b *binding, sent moment) (*grant, error)
 		attempt: r.Attempt, transients: r.Transients, unknowns: r.Unknowns, questions: r.Questions, effectGen: r.EffectGen, cursorSeq: r.CursorSeq,
 		grantedAt: *r.GrantedAt, failedAt: r.FailedAt, uncertainAt: r.UncertainAt, effectAt: r.EffectAt, effectHash: r.EffectHash,
 		ordering: r.Ordering, caller: r.Key, generation: r.Generation, priority: r.Priority, cancelling: r.Cancelling,
+		trace: carried{r.Traceparent, r.Tracestate}, due: r.DueAt, createdAt: r.CreatedAt,
 		values: map[int][]byte{}, sent: sent, term: plan.DefaultLease, runtime: plan.DefaultMaxRuntime, since: time.Now(),
 	}
 	if r.Encoding == encodingJSON {

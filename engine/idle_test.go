@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,8 +21,17 @@ func TestIdleIsQuiet(t *testing.T) {
 	w := steps.Declare[int, int]("idle")
 	e := effEngine(t, pool, engine.Config{Session: 4 * time.Second, Workflows: []steps.Definition{w.Of(steps.New("s", same))}})
 	var pulses, others atomic.Int64
+	maintained := make(chan struct{})
+	once := sync.OnceFunc(func() { close(maintained) })
+	proxy.OnExecute(func(sql string) pgproxy.Action {
+		if effStatement(sql, "StrandedRoutes") { // the last that maintenance says
+			once()
+		}
+		return pgproxy.Pass
+	})
 	work(t, e)
 	effSuccess(t, e, effStart(t, e, w, 7))
+	effSignal(t, "maintenance", maintained)
 	effUntil(t, "it is idle", func() bool { // what follows the run has been said
 		others.Store(0)
 		proxy.OnExecute(func(sql string) pgproxy.Action {

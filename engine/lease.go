@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pawlworks/pawl/internal/plan"
 	"github.com/pawlworks/pawl/steps"
@@ -44,6 +45,8 @@ type lease struct {
 	settled  atomic.Bool
 	lost     atomic.Bool
 
+	span trace.Span // of the attempt; held under mu
+
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	shown  atomic.Pointer[[2]int64] // progress for show: done, total
@@ -58,6 +61,34 @@ func newLease(ctx context.Context, g *grant) *lease {
 	}
 	l.ctx, l.cancel = context.WithCancelCause(ctx)
 	return l
+}
+
+func (l *lease) traced(span trace.Span) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.span = span
+}
+
+// traceOf is the attempt's span; nil before it was begun.
+func (l *lease) traceOf() trace.Span {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.span
+}
+
+// within adds the attempt's span to what users' code is called with: theirs nest beneath it.
+func (l *lease) within(ctx context.Context) context.Context {
+	if span := l.traceOf(); span != nil && span.SpanContext().IsValid() {
+		return trace.ContextWithSpan(ctx, span)
+	}
+	return ctx
+}
+
+// event notes something in the attempt's span.
+func (l *lease) event(name string) {
+	if span := l.traceOf(); span != nil && span.IsRecording() {
+		span.AddEvent(name)
+	}
 }
 
 // trusted is for how much longer the lease may be relied on.

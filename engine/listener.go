@@ -27,8 +27,9 @@ type listener struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 
-	hears atomic.Bool // just now
-	heard atomic.Bool // since it failed
+	hears atomic.Bool  // just now
+	heard atomic.Bool  // since it failed
+	lost  atomic.Int64 // when it failed, or began, in Unix nanoseconds; 0: it hears, or nobody listens
 }
 
 const (
@@ -84,6 +85,8 @@ func (l *listener) tell(kind string) {
 }
 
 func (l *listener) run(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) {
+	l.lost.Store(time.Now().UnixNano())
+	defer l.lost.Store(0)
 	for failed := false; ctx.Err() == nil; {
 		switch err := l.listen(ctx, pool); {
 		case err == nil || ctx.Err() != nil:
@@ -111,8 +114,9 @@ func (l *listener) listen(ctx context.Context, pool *pgxpool.Pool) error {
 		return err
 	}
 	l.hears.Store(true)
+	l.lost.Store(0)
 	l.heard.Store(true)
-	defer l.hears.Store(false)
+	defer func() { l.hears.Store(false); l.lost.CompareAndSwap(0, time.Now().UnixNano()) }()
 	l.tell("")
 	for {
 		wait, cancel := context.WithTimeout(ctx, listenHeartbeat)
@@ -133,6 +137,14 @@ func (l *listener) listen(ctx context.Context, pool *pgxpool.Pool) error {
 	}
 }
 
+// deaf is since when it hears nothing, although it should.
+func (l *listener) deaf() time.Time {
+	if at := l.lost.Load(); at != 0 {
+		return time.Unix(0, at)
+	}
+	return time.Time{}
+}
+
 func timed(ctx context.Context, fn func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, listenTimeout)
 	defer cancel()
@@ -150,6 +162,7 @@ func (l *listener) connect(ctx context.Context, pool *pgxpool.Pool) (*pgx.Conn, 
 		return c, func() { timed(context.Background(), c.Close) }, nil
 	}
 	if pool.Config().MaxConns < minPoolToListen {
+		l.lost.Store(0) // by intent
 		<-ctx.Done()
 		return nil, nil, nil
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 )
 
@@ -15,6 +16,7 @@ type loop struct {
 	kick chan struct{}
 	stop context.CancelFunc
 	done chan struct{}
+	at   atomic.Int64 // since when it acts, in nanoseconds of the process; 0: it waits
 }
 
 func newLoop(act func(ctx context.Context) time.Duration) *loop {
@@ -46,10 +48,23 @@ func (l *loop) Start(ctx context.Context, after time.Duration) {
 			if ctx.Err() != nil {
 				return
 			}
-			timer.Reset(l.act(ctx))
+			l.at.Store(int64(time.Since(processStart)))
+			next := l.act(ctx)
+			l.at.Store(0)
+			timer.Reset(next)
 		}
 	}()
 }
+
+// stuck is for how long the loop has been at one thing.
+func (l *loop) stuck() time.Duration {
+	if at := l.at.Load(); at != 0 {
+		return time.Since(processStart) - time.Duration(at)
+	}
+	return 0
+}
+
+var processStart = time.Now().Add(-1) // nothing begins at 0
 
 // Stop ends the loop and waits for what it is doing.
 func (l *loop) Stop() {

@@ -68,6 +68,11 @@ func (l *planLayout) rest() []planCase {
 		{"OpenSession", false, func(q *db.Queries) error {
 			return q.OpenSession(ctx, db.OpenSessionParams{ID: uuid.New(), Name: "x", Routes: []int32{1}, Floors: []int32{0}, TtlMs: 1000})
 		}},
+		{"LastMoved", false, func(q *db.Queries) error { _, err := q.LastMoved(ctx, db.LastMovedParams{ID: l.id(2)}); return err }},
+		{"Retrace", false, func(q *db.Queries) error {
+			_, err := q.Retrace(ctx, db.RetraceParams{ID: l.id(2), Traceparent: "x"})
+			return err
+		}},
 		{"CloseSession", false, func(q *db.Queries) error { return q.CloseSession(ctx, planOwner) }},
 	}
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -64,8 +65,14 @@ func (w *worker) beat(ctx context.Context) time.Duration {
 // clock notices that the database's clock went back: what was due, and the
 // leases of the dead, wait until it has caught up.
 func (w *worker) clock(sent moment, now time.Time) {
+	if at := w.wentBack; !at.IsZero() && !now.Before(at) { // it has caught up
+		w.wentBack = time.Time{}
+		w.behind.Store(nil)
+	}
 	if !w.told.now.IsZero() {
 		if back := w.told.sent.elapsed() - sent.elapsed() - now.Sub(w.told.now); back > clockBack {
+			w.wentBack = now.Add(back)
+			suffers(w.behind.Load, w.behind.Store, fmt.Errorf("the database's clock went back by %v: what was due before, and leases, wait until it has caught up", back.Round(time.Second)))
 			w.log.Error("pawl: the database's clock went back: what was due before, and the leases of processes that have died, wait until it has caught up",
 				"back", back.Round(time.Second).String(), "now", now)
 		}

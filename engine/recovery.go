@@ -121,7 +121,7 @@ func (w *worker) takeBackApart(ctx context.Context, shard int16) error {
 
 func (w *worker) recovered(rows []db.RecoverRow) {
 	for _, r := range rows {
-		w.log.Warn("pawl: a lease expired", "run_id", *r.RunID, "token", *r.Token, "attempt", *r.Attempt, "now", *r.State, "code", "LEASE_EXPIRED")
+		w.reportLapse(r)
 		switch *r.State {
 		case statePending:
 			w.claimIn(time.Duration(*r.DueInMs) * time.Millisecond)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"go.opentelemetry.io/otel/propagation"
 
 	"github.com/pawlworks/pawl/internal/db"
 	"github.com/pawlworks/pawl/internal/plan"
@@ -176,7 +175,7 @@ type started struct {
 	existed, conflict bool
 }
 
-func (e *Engine) start(ctx context.Context, q *db.Queries, tx pgx.Tx, workflow string, inputs [][]byte, opts []StartOption) ([]started, error) {
+func (e *Engine) start(ctx context.Context, q *db.Queries, tx pgx.Tx, workflow string, inputs [][]byte, opts []StartOption) (_ []started, err error) {
 	s := starting{priority: Normal, reuse: -1}
 	for _, o := range opts {
 		if o != nil {
@@ -186,15 +185,16 @@ func (e *Engine) start(ctx context.Context, q *db.Queries, tx pgx.Tx, workflow s
 	if err := s.validate(workflow, len(inputs)); err != nil {
 		return nil, err
 	}
-	carrier := propagation.MapCarrier{}
-	propagation.TraceContext{}.Inject(ctx, carrier)
 	reuse := int64(-1)
 	if s.reuse >= 0 {
 		reuse = ms(s.reuse)
 	}
+	var out []started
+	sending := e.sending(ctx, workflow, len(inputs))
+	defer func() { sending.sent(workflow, out, err) }()
 	rows, err := q.StartRuns(ctx, db.StartRunsParams{
 		Workflow: workflow, Inputs: inputs, Encoding: encodingJSON, Keys: s.keys, Tags: s.tags, Priority: int16(s.priority),
-		DelayMs: ms(s.delay), Due: s.due, Traceparent: clean(carrier.Get("traceparent"), 200), Tracestate: clean(carrier.Get("tracestate"), 2000),
+		DelayMs: ms(s.delay), Due: s.due, Traceparents: sending.parents, Tracestates: sending.states,
 		ReuseMs: reuse,
 	})
 	if err != nil {
@@ -206,7 +206,7 @@ func (e *Engine) start(ctx context.Context, q *db.Queries, tx pgx.Tx, workflow s
 	if len(rows) != len(inputs) {
 		return nil, fmt.Errorf("pawl: starting workflow %q: %d of %d runs answered for", workflow, len(rows), len(inputs))
 	}
-	out := make([]started, len(rows))
+	out = make([]started, len(rows))
 	for i, r := range rows {
 		out[i] = started{*r.RunID, *r.Existed, *r.Existed && !*r.Same}
 	}

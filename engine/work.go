@@ -93,6 +93,7 @@ func (e *Engine) work(ctx context.Context, left *sync.WaitGroup) (lost bool, err
 		return false, fmt.Errorf("pawl: opening a session: %w", err)
 	}
 	w.renewedSession(sent)
+	defer e.health.add(w)()
 
 	// The claimer asks first, then the pulse, which tells which of the others have
 	// something to do: were they all to ask at the same time, as many connections
@@ -199,7 +200,9 @@ func (w *worker) abandon() {
 		}
 		wg.Go(func() {
 			c := l.at.unsure(firstQuestion(l.step), steps.Classify(steps.Uncertain(errors.New("the worker stopped before the step returned"))))
-			if a := w.submitWithin(ctx, c); a.verdict == verdictDone {
+			a := w.submitWithin(ctx, c)
+			w.report(&l.at, l, c, a)
+			if a.verdict == verdictDone {
 				w.tellOthers(c, a.state)
 			}
 		})

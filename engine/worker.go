@@ -44,7 +44,8 @@ type worker struct {
 		sent moment
 		now  time.Time
 	}
-	days locked // partitions of the history that somebody holds locked
+	wentBack time.Time // where the database's clock stood, until it is there again; the pulse's own
+	days     locked    // partitions of the history that somebody holds locked
 
 	draining    atomic.Bool
 	backlog     atomic.Bool   // other work of these queues is due
@@ -52,8 +53,10 @@ type worker struct {
 	showing     atomic.Bool   // progress is being written
 	renewals    chan struct{} // under way
 	sessionLost atomic.Bool
-	gone        chan struct{} // closed when the session is lost
-	stopped     chan struct{} // closed when the claimer has stopped
+	failing     atomic.Pointer[ailment] // the claimer, but not the database
+	behind      atomic.Pointer[ailment] // the database's clock
+	gone        chan struct{}           // closed when the session is lost
+	stopped     chan struct{}           // closed when the claimer has stopped
 	goneOnce    sync.Once
 }
 
@@ -94,6 +97,9 @@ func (w *worker) restart() { w.goneOnce.Do(func() { close(w.gone) }) }
 func (w *worker) submit(c *change) answer { return w.submitWithin(w.hard, c) }
 
 func (w *worker) submitWithin(ctx context.Context, c *change) answer {
+	if c.reason != "" {
+		c.reason = w.e.redacted(c.reason)
+	}
 	if !w.commits.put(ctx, c) {
 		return answer{verdict: verdictAbandoned, err: ctx.Err()}
 	}

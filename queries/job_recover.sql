@@ -81,10 +81,12 @@ WITH c AS MATERIALIZED (
   RETURNING job
 )
 SELECT w.id, w.run_id, w.token, w.attempt, (CASE WHEN w.stop THEN 'gone' ELSE w.next END)::text AS state,
-       greatest(0, extract(epoch FROM least(w.due_at, '9999-01-01 00:00:00+00') - w.now) * 1000)::bigint AS due_in_ms
-  FROM w
+       greatest(0, extract(epoch FROM least(w.due_at, '9999-01-01 00:00:00+00') - w.now) * 1000)::bigint AS due_in_ms,
+       w.node, w.path, w.mode, w.granted_at, r.workflow, r.definition, r.traceparent, r.tracestate
+  FROM w, LATERAL (SELECT q.workflow, q.definition, q.traceparent, q.tracestate FROM pawl.run q
+                    WHERE q.shard = @shard::smallint AND q.id >= w.run_id AND q.id <= w.run_id ORDER BY q.id LIMIT 1) r
 UNION ALL
-SELECT coalesce(max(c.id), 0), '00000000-0000-0000-0000-000000000000', count(*), 0, '', 0 FROM c;
+SELECT coalesce(max(c.id), 0), '00000000-0000-0000-0000-000000000000', count(*), 0, '', 0, 0, '', '', NULL, '', 0, '', '' FROM c;
 
 -- name: Lapsed :many
 -- The candidates of Recover, where one of them has to be found that it can't take back.

@@ -3,7 +3,7 @@
 -- function of another schema here.
 SELECT s.ord, s.run_id, s.existed, s.same
   FROM pawl.start_runs(@workflow::text, @inputs::bytea[], @encoding::text, @keys::text[], @ordering::text, @tags::text[], @priority::smallint,
-                       @due::timestamptz, @delay_ms::bigint, @traceparent::text, @tracestate::text, @reuse_ms::bigint) AS s
+                       @due::timestamptz, @delay_ms::bigint, @traceparents::text[], @tracestates::text[], @reuse_ms::bigint) AS s
  ORDER BY s.ord;
 
 -- name: FindKey :one
@@ -78,3 +78,14 @@ SELECT j.id, j.node, j.path, j.attempt, h.class, h.code, h.reason
   FROM pawl.job j LEFT JOIN LATERAL (SELECT x.class, x.code, x.reason FROM pawl.history x
         WHERE x.shard = j.shard AND x.run_id = j.run_id AND x.job = j.id AND x.token = j.token) h ON true
  WHERE j.shard = @shard::smallint AND j.run_id = @run_id AND j.state = 'dead' ORDER BY j.id;
+
+-- name: LastMoved :one
+-- When a run moved last: its newest transition, else its start. How long it has waited decides whether its trace goes on.
+SELECT coalesce((SELECT h.ended_at FROM pawl.history h WHERE h.shard = @shard::smallint AND h.run_id = @id::uuid ORDER BY h.job DESC, h.token DESC LIMIT 1),
+                r.created_at)::timestamptz AS moved_at
+  FROM pawl.run r WHERE r.shard = @shard::smallint AND r.id >= @id::uuid AND r.id <= @id::uuid ORDER BY r.id LIMIT 1;
+
+-- name: Retrace :execrows
+-- A run goes on in another trace, unless somebody has said so before.
+UPDATE pawl.run SET traceparent = @traceparent::text, tracestate = @tracestate::text
+ WHERE shard = @shard::smallint AND id = @id::uuid AND traceparent = @was::text;

@@ -35,13 +35,15 @@ WITH c AS MATERIALIZED (
          at_expiry = CASE j.mode WHEN 'ask' THEN 'ask' ELSE 'retry' END
     FROM n
    WHERE j.shard = $1::smallint AND j.ctid = n.tid AND n.shard = $1::smallint
-  RETURNING j.shard, j.id, j.run_id, j.token, j.cursor_seq, j.granted_at, j.failed_at, j.uncertain_at, j.effect_at, j.route,
+  RETURNING j.shard, j.id, j.run_id, j.token, j.cursor_seq, j.due_at, j.granted_at, j.failed_at, j.uncertain_at, j.effect_at, j.route,
             j.node, j.attempt, j.transients, j.unknowns, j.questions, j.effect_gen, j.mode, j.path, j.refs, j.effect_hash
 )
-SELECT u.shard, u.id, u.run_id, u.token, u.cursor_seq, u.granted_at::timestamptz AS granted_at, u.failed_at, u.uncertain_at,
+SELECT u.shard, u.id, u.run_id, u.token, u.cursor_seq, u.due_at, u.granted_at::timestamptz AS granted_at, u.failed_at, u.uncertain_at,
        u.effect_at, u.route, u.node, u.attempt, u.transients, u.unknowns, u.questions, u.effect_gen, u.mode, u.path, u.refs,
-       u.effect_hash, r.workflow, r.definition, r.key, r.ordering, r.generation, r.priority, r.encoding, r.input, r.cancelling
-  FROM u, LATERAL (SELECT q.workflow, q.definition, q.key, q.ordering, q.generation, q.priority, q.encoding, q.input, q.cancelling
+       u.effect_hash, r.workflow, r.definition, r.key, r.ordering, r.generation, r.priority, r.encoding, r.input, r.cancelling,
+       r.traceparent, r.tracestate, r.created_at
+  FROM u, LATERAL (SELECT q.workflow, q.definition, q.key, q.ordering, q.generation, q.priority, q.encoding, q.input, q.cancelling,
+                            q.traceparent, q.tracestate, q.created_at
                      FROM pawl.run q WHERE q.shard = $1::smallint AND q.id >= u.run_id AND q.id <= u.run_id ORDER BY q.id LIMIT 1) r
 `
 
@@ -61,6 +63,7 @@ type ClaimRow struct {
 	RunID       uuid.UUID
 	Token       int64
 	CursorSeq   int64
+	DueAt       time.Time
 	GrantedAt   *time.Time
 	FailedAt    *time.Time
 	UncertainAt *time.Time
@@ -85,6 +88,9 @@ type ClaimRow struct {
 	Encoding    string
 	Input       []byte
 	Cancelling  bool
+	Traceparent string
+	Tracestate  string
+	CreatedAt   time.Time
 }
 
 // Leases due jobs of the given routes, in their order, to one owner. Candidates are locked in a
@@ -113,6 +119,7 @@ func (q *Queries) Claim(ctx context.Context, arg ClaimParams) ([]ClaimRow, error
 			&i.RunID,
 			&i.Token,
 			&i.CursorSeq,
+			&i.DueAt,
 			&i.GrantedAt,
 			&i.FailedAt,
 			&i.UncertainAt,
@@ -137,6 +144,9 @@ func (q *Queries) Claim(ctx context.Context, arg ClaimParams) ([]ClaimRow, error
 			&i.Encoding,
 			&i.Input,
 			&i.Cancelling,
+			&i.Traceparent,
+			&i.Tracestate,
+			&i.CreatedAt,
 		); err != nil {
 			return nil, err
 		}

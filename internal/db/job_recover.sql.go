@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -336,10 +337,12 @@ WITH c AS MATERIALIZED (
   RETURNING job
 )
 SELECT w.id, w.run_id, w.token, w.attempt, (CASE WHEN w.stop THEN 'gone' ELSE w.next END)::text AS state,
-       greatest(0, extract(epoch FROM least(w.due_at, '9999-01-01 00:00:00+00') - w.now) * 1000)::bigint AS due_in_ms
-  FROM w
+       greatest(0, extract(epoch FROM least(w.due_at, '9999-01-01 00:00:00+00') - w.now) * 1000)::bigint AS due_in_ms,
+       w.node, w.path, w.mode, w.granted_at, r.workflow, r.definition, r.traceparent, r.tracestate
+  FROM w, LATERAL (SELECT q.workflow, q.definition, q.traceparent, q.tracestate FROM pawl.run q
+                    WHERE q.shard = $1::smallint AND q.id >= w.run_id AND q.id <= w.run_id ORDER BY q.id LIMIT 1) r
 UNION ALL
-SELECT coalesce(max(c.id), 0), '00000000-0000-0000-0000-000000000000', count(*), 0, '', 0 FROM c
+SELECT coalesce(max(c.id), 0), '00000000-0000-0000-0000-000000000000', count(*), 0, '', 0, 0, '', '', NULL, '', 0, '', '' FROM c
 `
 
 type RecoverParams struct {
@@ -354,12 +357,20 @@ type RecoverParams struct {
 }
 
 type RecoverRow struct {
-	ID      *int64
-	RunID   *uuid.UUID
-	Token   *int64
-	Attempt *int32
-	State   *string
-	DueInMs *int64
+	ID          *int64
+	RunID       *uuid.UUID
+	Token       *int64
+	Attempt     *int32
+	State       *string
+	DueInMs     *int64
+	Node        *int32
+	Path        *string
+	Mode        *string
+	GrantedAt   *time.Time
+	Workflow    *string
+	Definition  *int64
+	Traceparent *string
+	Tracestate  *string
 }
 
 // Takes back jobs whose lease has expired or whose owner's session is closed, by what the row alone says:
@@ -393,6 +404,14 @@ func (q *Queries) Recover(ctx context.Context, arg RecoverParams) ([]RecoverRow,
 			&i.Attempt,
 			&i.State,
 			&i.DueInMs,
+			&i.Node,
+			&i.Path,
+			&i.Mode,
+			&i.GrantedAt,
+			&i.Workflow,
+			&i.Definition,
+			&i.Traceparent,
+			&i.Tracestate,
 		); err != nil {
 			return nil, err
 		}

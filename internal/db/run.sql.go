@@ -373,6 +373,25 @@ func (q *Queries) LastFailure(ctx context.Context, arg LastFailureParams) ([]Las
 	return items, nil
 }
 
+const lastMoved = `-- name: LastMoved :one
+SELECT coalesce((SELECT h.ended_at FROM pawl.history h WHERE h.shard = $1::smallint AND h.run_id = $2::uuid ORDER BY h.job DESC, h.token DESC LIMIT 1),
+                r.created_at)::timestamptz AS moved_at
+  FROM pawl.run r WHERE r.shard = $1::smallint AND r.id >= $2::uuid AND r.id <= $2::uuid ORDER BY r.id LIMIT 1
+`
+
+type LastMovedParams struct {
+	Shard int16
+	ID    uuid.UUID
+}
+
+// When a run moved last: its newest transition, else its start. How long it has waited decides whether its trace goes on.
+func (q *Queries) LastMoved(ctx context.Context, arg LastMovedParams) (time.Time, error) {
+	row := q.db.QueryRow(ctx, lastMoved, arg.Shard, arg.ID)
+	var moved_at time.Time
+	err := row.Scan(&moved_at)
+	return moved_at, err
+}
+
 const outcomes = `-- name: Outcomes :many
 SELECT r.id, r.workflow, r.outcome, r.encoding, r.output, r.result_job, r.result_token
   FROM (SELECT pg_catalog.unnest($1::uuid[]) AS id) i,
@@ -557,6 +576,34 @@ func (q *Queries) ReleaseKey(ctx context.Context, arg ReleaseKeyParams) (uuid.UU
 	return run_id, err
 }
 
+const retrace = `-- name: Retrace :execrows
+UPDATE pawl.run SET traceparent = $1::text, tracestate = $2::text
+ WHERE shard = $3::smallint AND id = $4::uuid AND traceparent = $5::text
+`
+
+type RetraceParams struct {
+	Traceparent string
+	Tracestate  string
+	Shard       int16
+	ID          uuid.UUID
+	Was         string
+}
+
+// A run goes on in another trace, unless somebody has said so before.
+func (q *Queries) Retrace(ctx context.Context, arg RetraceParams) (int64, error) {
+	result, err := q.db.Exec(ctx, retrace,
+		arg.Traceparent,
+		arg.Tracestate,
+		arg.Shard,
+		arg.ID,
+		arg.Was,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const runExists = `-- name: RunExists :one
 SELECT r.workflow FROM pawl.run r WHERE r.shard = $1::smallint AND r.id >= $2 AND r.id <= $2 ORDER BY r.id LIMIT 1
 `
@@ -576,23 +623,23 @@ func (q *Queries) RunExists(ctx context.Context, arg RunExistsParams) (string, e
 const startRuns = `-- name: StartRuns :many
 SELECT s.ord, s.run_id, s.existed, s.same
   FROM pawl.start_runs($1::text, $2::bytea[], $3::text, $4::text[], $5::text, $6::text[], $7::smallint,
-                       $8::timestamptz, $9::bigint, $10::text, $11::text, $12::bigint) AS s
+                       $8::timestamptz, $9::bigint, $10::text[], $11::text[], $12::bigint) AS s
  ORDER BY s.ord
 `
 
 type StartRunsParams struct {
-	Workflow    string
-	Inputs      [][]byte
-	Encoding    string
-	Keys        []string
-	Ordering    string
-	Tags        []string
-	Priority    int16
-	Due         time.Time
-	DelayMs     int64
-	Traceparent string
-	Tracestate  string
-	ReuseMs     int64
+	Workflow     string
+	Inputs       [][]byte
+	Encoding     string
+	Keys         []string
+	Ordering     string
+	Tags         []string
+	Priority     int16
+	Due          time.Time
+	DelayMs      int64
+	Traceparents []string
+	Tracestates  []string
+	ReuseMs      int64
 }
 
 type StartRunsRow struct {
@@ -615,8 +662,8 @@ func (q *Queries) StartRuns(ctx context.Context, arg StartRunsParams) ([]StartRu
 		arg.Priority,
 		arg.Due,
 		arg.DelayMs,
-		arg.Traceparent,
-		arg.Tracestate,
+		arg.Traceparents,
+		arg.Tracestates,
 		arg.ReuseMs,
 	)
 	if err != nil {

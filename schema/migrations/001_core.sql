@@ -377,11 +377,11 @@ END $$;
 -- A key that is taken gives back the run that has it (existed), unless that run has ended and either a
 -- person released the key or it ended longer than reuse ago: then the key's generation rises.
 -- same: the run that exists was started with the same input. An empty key is no key; a delay above zero
--- counts from now, whatever due says; a reuse below zero is never.
+-- counts from now, whatever due says; a reuse below zero is never. One trace context for all, or one each.
 -- The caller's search_path may hide everything: the function has its own.
 CREATE FUNCTION pawl.start_runs(
   a_workflow text, a_inputs bytea[], a_encoding text, a_keys text[], a_ordering text, a_tags text[],
-  a_priority smallint, a_due timestamptz, a_delay_ms bigint, a_traceparent text, a_tracestate text, a_reuse_ms bigint)
+  a_priority smallint, a_due timestamptz, a_delay_ms bigint, a_traceparents text[], a_tracestates text[], a_reuse_ms bigint)
 RETURNS TABLE (ord integer, run_id uuid, existed boolean, same boolean)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -457,8 +457,9 @@ BEGIN
   INSERT INTO pawl.run (shard, id, workflow, definition, key, ordering, generation, priority, tags, traceparent, tracestate, encoding, input, created_at)
   SELECT u.shard, u.id, a_workflow, def.id, u.key, a_ordering, u.gen, a_priority,
          -- A variable's array is stored with a longer header than an UPDATE gives it, so that a run's end would not be HOT.
-         ARRAY(SELECT x.tag FROM unnest(a_tags) WITH ORDINALITY AS x(tag, ord) ORDER BY x.ord), a_traceparent, a_tracestate, a_encoding, u.input, t
-    FROM unnest(shards, ids, a_keys, gens, a_inputs, was) AS u(shard, id, key, gen, input, was) WHERE NOT u.was;
+         ARRAY(SELECT x.tag FROM unnest(a_tags) WITH ORDINALITY AS x(tag, ord) ORDER BY x.ord),
+         a_traceparents[least(u.ord, cardinality(a_traceparents))], a_tracestates[least(u.ord, cardinality(a_tracestates))], a_encoding, u.input, t
+    FROM unnest(shards, ids, a_keys, gens, a_inputs, was) WITH ORDINALITY AS u(shard, id, key, gen, input, was, ord) WHERE NOT u.was;
   INSERT INTO pawl.job (shard, run_id, route, due_at)
   SELECT u.shard, u.id, way, due FROM unnest(shards, ids, was) AS u(shard, id, was) WHERE NOT u.was;
 
@@ -468,7 +469,8 @@ END $$;
 -- Starting from plain SQL, in the caller's transaction: database/sql, psql, any language.
 -- The run is there when the transaction commits, and workers are woken then.
 CREATE FUNCTION pawl.start(workflow text, input json DEFAULT 'null', key text DEFAULT NULL, priority integer DEFAULT 1,
-                           due_at timestamptz DEFAULT NULL, tags text[] DEFAULT '{}')
+                           due_at timestamptz DEFAULT NULL, tags text[] DEFAULT '{}',
+                           traceparent text DEFAULT '', tracestate text DEFAULT '')
 RETURNS uuid LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   bytes bytea := convert_to(coalesce(input, 'null')::text, 'UTF8');
@@ -488,7 +490,8 @@ BEGIN
     RAISE EXCEPTION 'pawl: at most 32 tags of 1 to 200 bytes each' USING ERRCODE = 'PW004';
   END IF;
   SELECT * INTO STRICT s FROM pawl.start_runs(start.workflow, ARRAY[bytes], 'json', ARRAY[start.key], '', coalesce(start.tags, '{}'),
-                                              start.priority::smallint, start.due_at, 0, '', '', -1);
+                                              start.priority::smallint, start.due_at, 0, ARRAY[coalesce(left(start.traceparent, 200), '')],
+                                              ARRAY[coalesce(left(start.tracestate, 2000), '')], -1);
   IF s.existed AND NOT s.same THEN
     RAISE EXCEPTION 'pawl: key % of workflow % has started run % with another input', quote_literal(start.key), quote_literal(workflow), s.run_id
       USING ERRCODE = 'PW002';
