@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -40,7 +39,7 @@ func spansOf(out *tracetest.InMemoryExporter, id trace.TraceID) (spans tracetest
 func attributeOf(s tracetest.SpanStub, key attribute.Key) string {
 	for _, a := range s.Attributes {
 		if a.Key == key {
-			return a.Value.Emit()
+			return a.Value.String()
 		}
 	}
 	return ""
@@ -110,7 +109,7 @@ func traceIDOf(t testing.TB, traceparent string) trace.TraceID {
 	t.Helper()
 	parts := strings.Split(traceparent, "-")
 	if len(parts) != 4 {
-		t.Fatal(fmt.Sprintf("%q is no trace context", traceparent))
+		t.Fatalf("%q is no trace context", traceparent)
 	}
 	id, err := trace.TraceIDFromHex(parts[1])
 	if err != nil {
