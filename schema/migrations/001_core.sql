@@ -458,7 +458,8 @@ BEGIN
   SELECT u.shard, u.id, a_workflow, def.id, u.key, a_ordering, u.gen, a_priority,
          -- A variable's array is stored with a longer header than an UPDATE gives it, so that a run's end would not be HOT.
          ARRAY(SELECT x.tag FROM unnest(a_tags) WITH ORDINALITY AS x(tag, ord) ORDER BY x.ord),
-         a_traceparents[least(u.ord, cardinality(a_traceparents))], a_tracestates[least(u.ord, cardinality(a_tracestates))], a_encoding, u.input, t
+         coalesce(a_traceparents[least(u.ord, cardinality(a_traceparents))], ''),
+         coalesce(a_tracestates[least(u.ord, cardinality(a_tracestates))], ''), a_encoding, u.input, t
     FROM unnest(shards, ids, a_keys, gens, a_inputs, was) WITH ORDINALITY AS u(shard, id, key, gen, input, was, ord) WHERE NOT u.was;
   INSERT INTO pawl.job (shard, run_id, route, due_at)
   SELECT u.shard, u.id, way, due FROM unnest(shards, ids, was) AS u(shard, id, was) WHERE NOT u.was;
