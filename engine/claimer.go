@@ -12,7 +12,8 @@ import (
 // The claimer leases due jobs into free slots.
 //
 // Invariants: never more than the free slots; nothing under a session that is
-// not trusted, since it would be given up as soon as it is held; a claim that has been sent is
+// not trusted, since it would be given up as soon as it is held; nothing once
+// Work's context has ended, also before anybody has noticed; a claim that has been sent is
 // waited for, whatever stops meanwhile, and what it granted is executed or
 // handed back; if its answer was lost, what stands under the owner and is not
 // held here is handed back.
@@ -29,7 +30,7 @@ func (w *worker) claim(ctx context.Context) time.Duration {
 	if w.inDoubt.Load() && !w.handBackLeaked() {
 		return spread(claimAgain)
 	}
-	for ctx.Err() == nil && !w.draining.Load() && !w.sessionLost.Load() {
+	for ctx.Err() == nil && w.soft.Err() == nil && !w.draining.Load() && !w.sessionLost.Load() {
 		if w.sessionTrust() <= 0 { // an idle process was stopped, or its heartbeats are lost
 			w.pulse.wake()
 			return spread(claimAgain)

@@ -66,6 +66,7 @@ const graceToReturn = 2 * time.Second
 func (e *Engine) work(ctx context.Context, left *sync.WaitGroup) (lost bool, err error) {
 	hard, stop := context.WithCancel(context.Background())
 	w := newWorker(e, hard)
+	w.soft = ctx
 	end := func() { // the writers last
 		stop()
 		w.code.close()

@@ -22,6 +22,7 @@ type worker struct {
 	owner uuid.UUID
 	log   *slog.Logger
 	hard  context.Context // what the work runs under; it ends when the drain is over
+	soft  context.Context // Work's: nothing new is begun once it has ended
 
 	mu       sync.Mutex
 	leases   map[int64]*lease
