@@ -28,10 +28,7 @@ func (w *worker) restful() time.Duration {
 }
 
 func (w *worker) beat(ctx context.Context) time.Duration {
-	next := spread(w.e.config.Session / 3)
-	if w.e.listener.hears.Load() && w.held() == 0 {
-		next = w.restful()
-	}
+	next := time.Hour
 	for _, shard := range w.e.shards {
 		if w.sessionLost.Load() { // given up by this process: a new one, whatever the database says of the old
 			w.restart()
@@ -59,7 +56,18 @@ func (w *worker) beat(ctx context.Context) time.Duration {
 		w.clock(sent, r.Now)
 		next = min(next, w.tell(r))
 	}
-	return max(next, pulseSoonest)
+	return max(min(next, w.rest()), pulseSoonest)
+}
+
+// rest is how long the session may do without: two thirds while nothing is held,
+// which the first lease puts an end to.
+func (w *worker) rest() time.Duration {
+	w.resting.Store(w.e.listener.hears.Load())
+	if w.resting.Load() && w.held() == 0 {
+		return w.restful()
+	}
+	w.resting.Store(false)
+	return spread(w.e.config.Session / 3)
 }
 
 // clock notices that the database's clock went back: what was due, and the

@@ -107,8 +107,8 @@ func (e *Engine) work(ctx context.Context, left *sync.WaitGroup) (lost bool, err
 	for _, l := range []*loop{w.recovery, w.reconciler, w.closer} {
 		l.Start(hard, loopIdle)
 	}
+	letGo := e.share.keepLane(e.pool) // before users' code asks for connections
 	w.claimer.Start(hard, 0)
-	letGo := e.share.keepLane(e.pool)
 	unsubscribe := e.subscribe(w.heard)
 	e.log.Debug("pawl: working", "owner", w.owner, "worker", e.config.Name)
 

@@ -49,6 +49,7 @@ type worker struct {
 	days     locked    // partitions of the history that somebody holds locked
 
 	draining    atomic.Bool
+	resting     atomic.Bool   // the pulse comes late, since nothing is held
 	backlog     atomic.Bool   // other work of these queues is due
 	inDoubt     atomic.Bool   // a claim's answer was lost
 	showing     atomic.Bool   // progress is being written
@@ -136,8 +137,8 @@ func (w *worker) hold(l *lease) {
 	if first || l.term < 4*keeperLatest { // else its next look is soon enough
 		w.keeper.wake()
 	}
-	if first && w.sessionAge() > w.e.config.Session/3 { // it has rested
-		w.pulse.wake()
+	if first && w.resting.Swap(false) {
+		wakeIn(w.pulse, w.e.config.Session/3-w.sessionAge(), w.e.config.Session)
 	}
 }
 
