@@ -38,7 +38,7 @@ func spawn(t testing.TB, r role) *process {
 		t.Fatal(err)
 	}
 	p := &process{name: r.Name, cmd: exec.Command(self), log: &lockedBuffer{}, ready: make(chan struct{}), stops: make(chan struct{}), ended: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), workerVariable+"="+string(spec))
+	p.cmd.Env = append(append(os.Environ(), workerVariable+"="+string(spec)), r.Env...)
 	p.cmd.Stderr = p.log
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)

@@ -19,9 +19,11 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"go.opentelemetry.io/otel"
 
 	"github.com/pawlworks/pawl/engine"
 	"github.com/pawlworks/pawl/internal/fault"
+	"github.com/pawlworks/pawl/internal/otelsetup"
 	"github.com/pawlworks/pawl/internal/plan"
 	"github.com/pawlworks/pawl/steps"
 )
@@ -43,6 +45,8 @@ type role struct {
 	Kill     string   // the label at which it kills itself,
 	KillAt   int32    // when it passes it so often; 0 is the first time
 	Hold     []string // the labels at which it waits for the target's leave
+	Spans    string   // the file to which it writes its spans,
+	Env      []string // or the variables that say where they go
 }
 
 // beWorker works until it is killed, gets SIGTERM or its standard input ends,
@@ -68,6 +72,11 @@ func (r role) work() error {
 		return err
 	}
 	defer pool.Close()
+	untraced, err := r.traces(ctx)
+	if err != nil {
+		return err
+	}
+	defer untraced()
 	h := &hand{worker: r.Name, target: r.Target}
 	var defs []steps.Definition
 	for _, name := range r.Flows {
@@ -95,6 +104,19 @@ func (r role) work() error {
 	go r.tellReady(ctx, pool)
 	context.AfterFunc(ctx, func() { fmt.Println("stopping") })
 	return e.Work(ctx)
+}
+
+// traces sets the global provider, as an application does.
+func (r role) traces(ctx context.Context) (stop func(), err error) {
+	if r.Spans == "" {
+		return otelsetup.Start(ctx)
+	}
+	p, err := fileProvider(r.Spans)
+	if err != nil {
+		return nil, err
+	}
+	otel.SetTracerProvider(p)
+	return func() { _ = p.Shutdown(context.WithoutCancel(ctx)) }, nil
 }
 
 // tellReady says so once the worker has its session.

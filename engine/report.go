@@ -97,8 +97,8 @@ func nextOf(c *change, state string) string {
 
 // reportLapse tells of an attempt that was taken back.
 func (w *worker) reportLapse(r db.RecoverRow) {
-	step := w.stepName(*r.Definition, int(*r.Node))
-	ctx := w.traceLapse(r, step)
+	at := w.spot(*r.Definition, int(*r.Node), *r.Path)
+	ctx := w.traceLapse(r, at)
 	next := "it is due in " + (time.Duration(*r.DueInMs) * time.Millisecond).String()
 	switch *r.State {
 	case stateDead:
@@ -108,7 +108,7 @@ func (w *worker) reportLapse(r db.RecoverRow) {
 	case stateGone:
 		next = "the run has been cancelled"
 	}
-	as := []any{telemetry.LogRunID, *r.RunID, telemetry.LogWorkflow, *r.Workflow, telemetry.LogStep, step, telemetry.LogPlace, *r.Path + step,
+	as := []any{telemetry.LogRunID, *r.RunID, telemetry.LogWorkflow, *r.Workflow, telemetry.LogStep, at.step, telemetry.LogPlace, at.place, telemetry.LogQueue, at.queue,
 		telemetry.LogAttempt, *r.Attempt, telemetry.LogToken, *r.Token, telemetry.LogOutcome, "lapsed", telemetry.LogState, *r.State,
 		telemetry.LogClass, "lapse", telemetry.LogCode, "LEASE_EXPIRED", telemetry.LogNext, next}
 	if ctx.HasTraceID() {
@@ -117,14 +117,22 @@ func (w *worker) reportLapse(r db.RecoverRow) {
 	w.log.Warn("pawl: a lease expired, and its job was taken back", as...)
 }
 
-// stepName is the name of a graph's step, if the graph is known here.
-func (w *worker) stepName(def int64, node int) string {
+// spot is where a job stands, by the names of its graph.
+type spot struct{ step, place, queue string }
+
+// spot leaves out what this process doesn't know.
+func (w *worker) spot(def int64, node int, path string) (at spot) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	at.step = "?"
 	if b := w.bindings[def]; b != nil {
-		return b.graph.name(node)
+		at.step = b.graph.name(node)
+		if node < b.end() && b.nodes[node].step != nil {
+			at.queue = b.nodes[node].step.Queue
+		}
 	}
-	return "?"
+	at.place = placeOf(path, at.step)
+	return at
 }
 
 // redacted is an error's text as it may be stored, logged and traced.

@@ -245,12 +245,14 @@ func (g *grant) described(worker, kind string) []attribute.KeyValue {
 	return as
 }
 
-// place is where in the graph: the step's path and its name.
-func (g *grant) place() string {
-	if g.path == "" {
-		return g.name()
+func (g *grant) place() string { return placeOf(g.path, g.name()) }
+
+// placeOf is where in the graph: the step's path and its name.
+func placeOf(path, step string) string {
+	if path == "" {
+		return step
 	}
-	return g.path + "/" + g.name()
+	return path + "/" + step
 }
 
 func (g *grant) queue() string {
@@ -324,7 +326,7 @@ func runOutcome(c *change, state string) string {
 }
 
 // traceLapse tells of an attempt whose lease ran out, as nobody else will.
-func (w *worker) traceLapse(r db.RecoverRow, step string) trace.SpanContext {
+func (w *worker) traceLapse(r db.RecoverRow, at spot) trace.SpanContext {
 	parent := carried{*r.Traceparent, *r.Tracestate}.span()
 	if !parent.IsValid() {
 		return parent
@@ -333,12 +335,13 @@ func (w *worker) traceLapse(r db.RecoverRow, step string) trace.SpanContext {
 	if r.GrantedAt != nil {
 		opts = append(opts, trace.WithTimestamp(*r.GrantedAt))
 	}
-	_, span := w.e.tracer.Start(under(parent), "lapsed "+step, opts...)
+	_, span := w.e.tracer.Start(under(parent), "lapsed "+at.step, opts...)
 	defer span.End()
 	if span.IsRecording() {
 		id := r.RunID.String()
-		span.SetAttributes(telemetry.RunID.String(id), telemetry.MessagingConversation.String(id), telemetry.Workflow.String(*r.Workflow),
-			telemetry.Step.String(step), telemetry.Attempt.Int(int(*r.Attempt)), telemetry.Token.Int64(*r.Token), telemetry.Mode.String(*r.Mode),
+		span.SetAttributes(telemetry.MessagingSystem.String(telemetry.System), telemetry.RunID.String(id), telemetry.MessagingConversation.String(id),
+			telemetry.Workflow.String(*r.Workflow), telemetry.Step.String(at.step), telemetry.Place.String(at.place),
+			telemetry.MessagingDestination.String(at.queue), telemetry.Queue.String(at.queue), telemetry.Attempt.Int(int(*r.Attempt)), telemetry.Token.Int64(*r.Token), telemetry.Mode.String(*r.Mode),
 			telemetry.Worker.String(w.e.config.Name), telemetry.Outcome.String("lapsed"), telemetry.State.String(*r.State),
 			telemetry.RetryIn.Float64(float64(*r.DueInMs)/1000), telemetry.ErrorClass.String("lapse"))
 		fail(span, "LEASE_EXPIRED", "the lease ran out, or the session of its worker did: taken back")
