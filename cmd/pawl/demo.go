@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/pawlworks/pawl/cmd/pawl/internal/demo"
+	"github.com/pawlworks/pawl/internal/otelsetup"
 )
 
 // runDemo runs the examples.
@@ -23,7 +24,7 @@ func runDemo(ctx context.Context, c *call) error {
 		return usagef("%q is not understood", c.flags.Arg(0))
 	}
 	o.Bar = !*headless && isTerminal(c.out)
-	err := demo.Run(ctx, o)
+	err := otelsetup.Main(ctx, func(ctx context.Context) error { return demo.Run(ctx, o) })
 	if errors.Is(err, demo.ErrStopped) {
 		return errTold
 	}

@@ -24,6 +24,7 @@ import (
 
 	"github.com/pawlworks/pawl/engine"
 	"github.com/pawlworks/pawl/examples/import/csvimport"
+	"github.com/pawlworks/pawl/internal/otelsetup"
 	"github.com/pawlworks/pawl/internal/pglocal"
 )
 
@@ -71,8 +72,8 @@ func run(ctx context.Context, server pglocal.Options, o csvimport.Options) (err 
 	if err := engine.Migrate(ctx, o.Pool); err != nil {
 		return err
 	}
-	sum, err := csvimport.Run(ctx, o)
-	if err != nil {
+	var sum csvimport.Summary
+	if err := otelsetup.Main(ctx, func(ctx context.Context) (err error) { sum, err = csvimport.Run(ctx, o); return err }); err != nil {
 		return err
 	}
 	fmt.Fprintf(o.Out, "import: %d rows in %s.rows, %d bad records in %[2]s.bad\n", sum.Rows, sum.Schema, sum.Bad)

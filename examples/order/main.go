@@ -21,6 +21,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pawlworks/pawl/examples/order/demo"
+	"github.com/pawlworks/pawl/internal/otelsetup"
 	"github.com/pawlworks/pawl/internal/pglocal"
 )
 
@@ -76,6 +77,5 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	defer o.Pool.Close()
-	_, err = demo.Run(ctx, o)
-	return err
+	return otelsetup.Main(ctx, func(ctx context.Context) error { _, err := demo.Run(ctx, o); return err })
 }

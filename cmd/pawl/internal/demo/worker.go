@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	orderdemo "github.com/pawlworks/pawl/examples/order/demo"
+	"github.com/pawlworks/pawl/internal/otelsetup"
 )
 
 // workerArg makes the program a worker of the demo's; what it works on comes
@@ -99,7 +100,7 @@ func Child() (code int, ok bool) {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(1) // whoever started us is gone, and the server with him
 	}()
-	if err := work(ctx, os.Args[2]); err != nil {
+	if err := otelsetup.Main(ctx, func(ctx context.Context) error { return work(ctx, os.Args[2]) }); err != nil {
 		if ctx.Err() == nil {
 			fmt.Fprintln(os.Stderr, "pawl demo: worker:", err)
 		}
