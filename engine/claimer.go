@@ -77,6 +77,7 @@ func (w *worker) claimShard(shard int16, routes, floors []int32, n int) (int, er
 	sent := moments()
 	rows, err := w.e.db.Claim(w.hard, db.ClaimParams{Shard: shard, Routes: routes, Floors: floors, Most: int32(n), Owner: w.owner,
 		LeaseMs: ms(plan.DefaultLease), RuntimeMs: ms(plan.DefaultMaxRuntime)})
+	w.e.metrics.claim.Record(w.hard, sent.elapsed().Seconds())
 	if err != nil {
 		return 0, err
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pawlworks/pawl/internal/db"
@@ -54,6 +55,8 @@ type Config struct {
 	Logger *slog.Logger
 	// TracerProvider makes the spans: one trace a run. Default: the global one.
 	TracerProvider trace.TracerProvider
+	// MeterProvider makes the instruments of docs/metrics.md. Default: the global one.
+	MeterProvider metric.MeterProvider
 	// Redact takes out of an error's text what must be seen nowhere: it is called
 	// before the text is stored, logged or traced, from any goroutine. If it
 	// panics the text is left out. Default: texts stay as they are. Payloads are
@@ -110,15 +113,16 @@ func (c Config) validate() (Config, error) {
 // concurrent use. It holds no connection and no goroutine unless Work or Wait is
 // under way, or has ended just now, so there is nothing to close.
 type Engine struct {
-	config Config
-	pool   *pgxpool.Pool
-	db     *db.Queries
-	vital  *db.Queries // for sessions and leases
-	log    *slog.Logger
-	tracer trace.Tracer
-	shards []int16
-	code   map[string]*plan.Definition // by workflow
-	own    map[int64]*plan.Definition  // by the id of the stored definition
+	config  Config
+	pool    *pgxpool.Pool
+	db      *db.Queries
+	vital   *db.Queries // for sessions and leases
+	log     *slog.Logger
+	tracer  trace.Tracer
+	metrics *metrics
+	shards  []int16
+	code    map[string]*plan.Definition // by workflow
+	own     map[int64]*plan.Definition  // by the id of the stored definition
 
 	share    *share
 	listener *listener
@@ -142,7 +146,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, c Config) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{config: c, pool: pool, db: queries(pool), log: c.Logger, code: map[string]*plan.Definition{}, own: map[int64]*plan.Definition{}}
-	e.tracer = tracerOf(c.TracerProvider)
+	e.tracer, e.metrics = tracerOf(c.TracerProvider), newMetrics(c.MeterProvider)
 	e.share = shareOf(pool)
 	e.vital = db.New(conn{pool: pool, lane: e.share})
 	e.listener = e.share.listener(c.ListenDSN)

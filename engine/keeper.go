@@ -104,6 +104,7 @@ func (w *worker) renewChunk(ctx context.Context, shard int16, ls []*lease) {
 		}
 	}()
 	if err != nil {
+		w.e.metrics.missed(len(ls), ofLeases)
 		w.log.Warn("pawl: renewing leases; trying again", "leases", len(ls), "error", err)
 		sleep(ctx, spread(downSoonest))
 		return

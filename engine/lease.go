@@ -102,6 +102,13 @@ func (l *lease) trusted(now moment) time.Duration {
 	return left - l.margin()
 }
 
+// termNow is how long the lease was granted or renewed for.
+func (l *lease) termNow() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.term
+}
+
 // margin is of the term or of the cap, if that is shorter. Held under mu.
 func (l *lease) margin() time.Duration { return margin(min(l.length, l.runtime)) }
 

@@ -44,6 +44,7 @@ func (w *worker) beat(ctx context.Context) time.Duration {
 		case ctx.Err() != nil:
 			return loopIdle
 		case err != nil:
+			w.e.metrics.missed(1, ofSessions)
 			w.log.Warn("pawl: the pulse; trying again", "error", err)
 			return spread(min(downLatest, w.e.config.Session/10))
 		case !r.Alive, w.sessionLost.Load(): // closed by others, or given up meanwhile

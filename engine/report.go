@@ -25,6 +25,7 @@ func (w *worker) report(g *grant, l *lease, c *change, a answer) {
 		}
 	}
 	l.ended(c, outcome, a.state, why)
+	w.e.metrics.ended(g, l, c, a, outcome)
 	switch {
 	case outcome == "lease_lost":
 		w.log.Warn("pawl: an attempt has lost its lease, and does not count", append(w.about(g, l), telemetry.LogOutcome, outcome,
@@ -99,6 +100,7 @@ func nextOf(c *change, state string) string {
 func (w *worker) reportLapse(r db.RecoverRow) {
 	at := w.spot(*r.Definition, int(*r.Node), *r.Path)
 	ctx := w.traceLapse(r, at)
+	w.e.metrics.lapsed(r, at)
 	next := "it is due in " + (time.Duration(*r.DueInMs) * time.Millisecond).String()
 	switch *r.State {
 	case stateDead:

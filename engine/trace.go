@@ -210,6 +210,7 @@ func (w *worker) open(g *grant, l *lease) {
 	case modeSettled:
 		verb = "settled "
 	}
+	w.e.metrics.leased(g)
 	_, span := w.e.tracer.Start(under(g.parent), verb+g.name(), trace.WithSpanKind(trace.SpanKindConsumer))
 	l.traced(span)
 	if !span.IsRecording() {

@@ -43,6 +43,7 @@ func changeSize(c *change) int { return len(c.output) + len(c.result) + len(c.re
 
 // commit writes changes and answers each.
 func (w *worker) commit(ctx context.Context, q *db.Queries, cs []*change) {
+	w.e.metrics.batch.Record(ctx, int64(len(cs)))
 	byShard := map[int16][]*change{}
 	for _, c := range cs {
 		byShard[c.shard] = append(byShard[c.shard], c)
@@ -132,6 +133,9 @@ func (w *worker) answer(ctx context.Context, q *db.Queries, shard int16, cs []*c
 	var again []*change
 	for _, c := range cs {
 		r, ok := byJob[c.job]
+		if ok && *r.Verdict == verdictBusy {
+			w.e.metrics.busy.Add(ctx, 1)
+		}
 		switch {
 		case ok && *r.Verdict == verdictDone:
 			c.done <- c.doneBy(r, sent)

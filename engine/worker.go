@@ -102,11 +102,13 @@ func (w *worker) submitWithin(ctx context.Context, c *change) answer {
 	if c.reason != "" {
 		c.reason = w.e.redacted(c.reason)
 	}
+	since := time.Now()
 	if !w.commits.put(ctx, c) {
 		return answer{verdict: verdictAbandoned, err: ctx.Err()}
 	}
 	select {
 	case a := <-c.done:
+		w.e.metrics.committed(since)
 		return a
 	case <-ctx.Done():
 		return answer{verdict: verdictAbandoned, err: ctx.Err()}

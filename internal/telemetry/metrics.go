@@ -1,0 +1,44 @@
+package telemetry
+
+import "go.opentelemetry.io/otel/attribute"
+
+// Metric is an instrument's name, unit and meaning; docs/metrics.md tells the same.
+type Metric struct{ Name, Unit, About string }
+
+// The metrics of a process that works.
+var (
+	Transitions       = Metric{"pawl.transitions", "{attempt}", "attempts that have ended, by what became of them"}
+	Retries           = Metric{"pawl.retries", "{attempt}", "attempts that failed and are tried again"}
+	Dead              = Metric{"pawl.dead", "{job}", "steps that have died"}
+	Uncertain         = Metric{"pawl.uncertain", "{effect}", "effects whose outcome has become unknown"}
+	Reconciliations   = Metric{"pawl.reconciliations", "{question}", "look-ups of uncertain effects, by what they said"}
+	Lapses            = Metric{"pawl.lapses", "{lease}", "leases that ran out and were taken back by this process"}
+	FenceRefusals     = Metric{"pawl.fence.refusals", "{attempt}", "outcomes that were not written, since the lease had been lost"}
+	HeartbeatFailures = Metric{"pawl.heartbeat.failures", "{heartbeat}", "renewals of leases and sessions that failed"}
+	BusyRows          = Metric{"pawl.rows.busy", "{row}", "jobs whose row somebody else held locked when their outcome was to be written"}
+	TimeInQueueMetric = Metric{"pawl.claim.latency", "s", "from due to leased"}
+	AttemptDuration   = Metric{"pawl.attempt.duration", "s", "from leased until the outcome was durable"}
+	CommitDuration    = Metric{"pawl.commit.duration", "s", "from an outcome until it was durable"}
+	ClaimDuration     = Metric{"pawl.claim.duration", "s", "a statement that claims"}
+	BatchSize         = Metric{"pawl.commit.batch", "{attempt}", "outcomes that one transaction wrote"}
+
+	Slots        = Metric{"pawl.slots", "{step}", "steps that this process may run at once"}
+	SlotsUsed    = Metric{"pawl.slots.used", "{step}", "steps that hold a lease here"}
+	NearExpiry   = Metric{"pawl.leases.expiring", "{lease}", "leases held here that have less than a third of their term left"}
+	PoolConns    = Metric{"pawl.pool.connections", "{connection}", "connections of the pool, by state"}
+	PoolLimit    = Metric{"pawl.pool.limit", "{connection}", "connections that the pool may open"}
+	PoolWaits    = Metric{"pawl.pool.waits", "{wait}", "times that a connection was waited for"}
+	PoolWaitTime = Metric{"pawl.pool.wait.duration", "s", "time spent waiting for a connection"}
+)
+
+// Metrics is all of them.
+var Metrics = []Metric{Transitions, Retries, Dead, Uncertain, Reconciliations, Lapses, FenceRefusals, HeartbeatFailures, BusyRows,
+	TimeInQueueMetric, AttemptDuration, CommitDuration, ClaimDuration, BatchSize,
+	Slots, SlotsUsed, NearExpiry, PoolConns, PoolLimit, PoolWaits, PoolWaitTime}
+
+// Attributes that metrics alone have.
+const (
+	Kind      = attribute.Key("pawl.kind")
+	Code      = ErrorType
+	ConnState = attribute.Key("pawl.connection.state")
+)

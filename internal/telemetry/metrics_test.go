@@ -1,0 +1,39 @@
+package telemetry
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestMetricsDocumented: the table tells of each metric, with its unit, and of no other.
+func TestMetricsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for _, m := range Metrics {
+		if known[m.Name] {
+			t.Errorf("%s is there twice", m.Name)
+		}
+		known[m.Name] = true
+		if m.Unit == "" || m.About == "" || !strings.Contains(string(page), fmt.Sprintf("| `%s` | `%s` |", m.Name, m.Unit)) {
+			t.Errorf("docs/metrics.md does not tell of %s in %s", m.Name, m.Unit)
+		}
+	}
+	for _, m := range regexp.MustCompile("(?m)^\\| `(pawl\\.[a-z_.]+)`").FindAllStringSubmatch(string(page), -1) {
+		if !known[m[1]] {
+			t.Errorf("docs/metrics.md tells of %s, which there is not", m[1])
+		}
+	}
+	source, err := os.ReadFile("metrics.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(source), "= Metric{"); n != len(Metrics) {
+		t.Errorf("%d metrics are declared, and %d listed", n, len(Metrics))
+	}
+}
