@@ -20,8 +20,9 @@ type metrics struct {
 	queued, attempt, commit, claim                                              metric.Float64Histogram
 	batch                                                                       metric.Int64Histogram
 
-	meter  metric.Meter
-	labels sync.Map // label → metric.MeasurementOption: made once, not for every step
+	meter    metric.Meter
+	database databaseGauges
+	labels   sync.Map // label → metric.MeasurementOption: made once, not for every step
 }
 
 // label is what is told apart at every attempt.

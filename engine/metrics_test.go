@@ -68,6 +68,10 @@ func (m meter) total(d telemetry.Metric, attrs ...string) (sum float64) {
 				for _, p := range data.DataPoints {
 					add(p.Attributes, float64(p.Value))
 				}
+			case metricdata.Gauge[float64]:
+				for _, p := range data.DataPoints {
+					add(p.Attributes, p.Value)
+				}
 			case metricdata.Histogram[int64]:
 				for _, p := range data.DataPoints {
 					add(p.Attributes, float64(p.Count))

@@ -27,6 +27,14 @@ func (l *planLayout) rest() []planCase {
 	}
 	key, workflow := "key11", "w"
 	return []planCase{
+		{"QueueGauges", false, func(q *db.Queries) error {
+			_, err := q.QueueGauges(ctx, db.QueueGaugesParams{Shards: []int16{0}, Most: planBatch})
+			return err
+		}},
+		{"JobGauges", false, func(q *db.Queries) error {
+			_, err := q.JobGauges(ctx, db.JobGaugesParams{Shards: []int16{0}, Most: planBatch})
+			return err
+		}},
 		{"Existing", false, func(q *db.Queries) error { _, err := q.Existing(ctx, db.ExistingParams{Ids: all}); return err }},
 		{"RunExists", false, func(q *db.Queries) error { _, err := q.RunExists(ctx, db.RunExistsParams{ID: l.id(5)}); return err }},
 		{"RunState", false, func(q *db.Queries) error { _, err := q.RunState(ctx, db.RunStateParams{ID: l.id(5)}); return err }},

@@ -96,6 +96,7 @@ func (e *Engine) work(ctx context.Context, left *sync.WaitGroup) (lost bool, err
 	w.renewedSession(sent)
 	defer e.health.add(w)()
 	defer w.observed()()
+	defer w.observedDatabase()()
 
 	// The claimer asks first, then the pulse, which tells which of the others have
 	// something to do: were they all to ask at the same time, as many connections

@@ -31,14 +31,33 @@ var (
 	PoolWaitTime = Metric{"pawl.pool.wait.duration", "s", "time spent waiting for a connection"}
 )
 
+// The metrics of the database, which every process that works tells alike.
+var (
+	QueueDue            = Metric{"pawl.queue.due", "{job}", "jobs that are due, so many at most of each workflow"}
+	QueueOldest         = Metric{"pawl.queue.oldest", "s", "for how long the oldest due job has been due"}
+	QueueStranded       = Metric{"pawl.queue.stranded", "{job}", "due jobs that no live worker takes"}
+	QueueStrandedOldest = Metric{"pawl.queue.stranded.oldest", "s", "for how long the oldest of those has been due"}
+	DeadJobs            = Metric{"pawl.dead.jobs", "{job}", "steps that are dead, so many at most"}
+	DeadOldest          = Metric{"pawl.dead.oldest", "s", "for how long the oldest has been dead"}
+	UncertainEffects    = Metric{"pawl.uncertain.effects", "{effect}", "effects whose outcome is unknown, so many at most"}
+	UncertainOldest     = Metric{"pawl.uncertain.oldest", "s", "for how long the oldest has been uncertain"}
+	UncertainOverdue    = Metric{"pawl.uncertain.overdue", "s", "for how long a look-up that is due has not been made"}
+	SnapshotAge         = Metric{"pawl.snapshot.age", "s", "age of the transaction that holds the oldest snapshot, and whose it is"}
+	DeadRows            = Metric{"pawl.job.dead_rows", "{row}", "dead rows of the jobs' table, by PostgreSQL's count"}
+	PartitionsAhead     = Metric{"pawl.partitions.ahead", "d", "days after today that have a partition of the history"}
+)
+
 // Metrics is all of them.
 var Metrics = []Metric{Transitions, Retries, Dead, Uncertain, Reconciliations, Lapses, FenceRefusals, HeartbeatFailures, BusyRows,
 	TimeInQueueMetric, AttemptDuration, CommitDuration, ClaimDuration, BatchSize,
-	Slots, SlotsUsed, NearExpiry, PoolConns, PoolLimit, PoolWaits, PoolWaitTime}
+	Slots, SlotsUsed, NearExpiry, PoolConns, PoolLimit, PoolWaits, PoolWaitTime,
+	QueueDue, QueueOldest, QueueStranded, QueueStrandedOldest, DeadJobs, DeadOldest, UncertainEffects, UncertainOldest, UncertainOverdue,
+	SnapshotAge, DeadRows, PartitionsAhead}
 
 // Attributes that metrics alone have.
 const (
 	Kind      = attribute.Key("pawl.kind")
 	Code      = ErrorType
+	Holder    = attribute.Key("pawl.snapshot.holder")
 	ConnState = attribute.Key("pawl.connection.state")
 )

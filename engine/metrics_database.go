@@ -1,0 +1,115 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/pawlworks/pawl/internal/db"
+	"github.com/pawlworks/pawl/internal/telemetry"
+)
+
+// What a scrape tells of the database. It is read once for all who ask within
+// gaugesFor; what can't be read in time is left out, not guessed.
+const (
+	gaugesFor    = 5 * time.Second
+	gaugesWithin = 2 * time.Second
+	gaugesMost   = 1000 // jobs counted of each route and shard
+)
+
+type databaseGauges struct {
+	mu     sync.Mutex
+	at     time.Time
+	queues []db.QueueGaugesRow
+	jobs   db.JobGaugesRow
+	health db.HealthRow
+	snaps  []db.SnapshotsRow
+	read   bool
+}
+
+// fresh reads again what is too old. False: it can't be told.
+func (g *databaseGauges) fresh(ctx context.Context, e *Engine) bool {
+	if !g.at.IsZero() && time.Since(g.at) < gaugesFor {
+		return g.read
+	}
+	ctx, cancel := context.WithTimeout(ctx, gaugesWithin)
+	defer cancel()
+	err := g.ask(ctx, e)
+	g.at, g.read = time.Now(), err == nil
+	if err != nil {
+		e.log.Debug("pawl: reading gauges; they are left out", "error", err)
+	}
+	return g.read
+}
+
+func (g *databaseGauges) ask(ctx context.Context, e *Engine) (err error) {
+	if g.queues, err = e.db.QueueGauges(ctx, db.QueueGaugesParams{Shards: e.shards, Most: gaugesMost}); err != nil {
+		return err
+	}
+	if g.jobs, err = e.db.JobGauges(ctx, db.JobGaugesParams{Shards: e.shards, Most: gaugesMost}); err != nil {
+		return err
+	}
+	if g.health, err = e.db.Health(ctx); err != nil {
+		return err
+	}
+	g.snaps, err = e.db.Snapshots(ctx)
+	return err
+}
+
+// observedDatabase registers the gauges of the database.
+func (w *worker) observedDatabase() (stop func()) {
+	meter := w.e.metrics.meter
+	var all []metric.Observable
+	count := func(d telemetry.Metric) metric.Int64ObservableGauge {
+		i, err := meter.Int64ObservableGauge(d.Name, metric.WithUnit(d.Unit), metric.WithDescription(d.About))
+		told(err)
+		all = append(all, i)
+		return i
+	}
+	age := func(d telemetry.Metric) metric.Float64ObservableGauge {
+		i, err := meter.Float64ObservableGauge(d.Name, metric.WithUnit(d.Unit), metric.WithDescription(d.About))
+		told(err)
+		all = append(all, i)
+		return i
+	}
+	due, oldest, stranded, strandedOldest := count(telemetry.QueueDue), age(telemetry.QueueOldest), count(telemetry.QueueStranded), age(telemetry.QueueStrandedOldest)
+	dead, deadOldest, uncertain, uncertainOldest := count(telemetry.DeadJobs), age(telemetry.DeadOldest), count(telemetry.UncertainEffects), age(telemetry.UncertainOldest)
+	overdue, snapshot := age(telemetry.UncertainOverdue), age(telemetry.SnapshotAge)
+	rows, ahead := count(telemetry.DeadRows), count(telemetry.PartitionsAhead)
+	g := &w.e.metrics.database
+	r, err := meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if !g.fresh(ctx, w.e) {
+			return nil
+		}
+		for _, q := range g.queues {
+			of := w.e.metrics.of(label{queue: q.Queue})
+			o.ObserveInt64(due, q.Due, of)
+			o.ObserveFloat64(oldest, max(q.Oldest, 0), of)
+			o.ObserveInt64(stranded, q.Stranded, of)
+			o.ObserveFloat64(strandedOldest, max(q.StrandedOldest, 0), of)
+		}
+		o.ObserveInt64(dead, g.jobs.Dead)
+		o.ObserveFloat64(deadOldest, max(g.jobs.DeadOldest, 0))
+		o.ObserveInt64(uncertain, g.jobs.Uncertain)
+		o.ObserveFloat64(uncertainOldest, max(g.jobs.UncertainOldest, 0))
+		o.ObserveFloat64(overdue, g.jobs.Overdue)
+		o.ObserveInt64(rows, g.health.DeadRows)
+		o.ObserveInt64(ahead, int64(g.health.Ahead))
+		for _, s := range g.snaps {
+			if s.Since.Year() > 1 { // of a replication slot the age is not known
+				o.ObserveFloat64(snapshot, max(time.Since(s.Since).Seconds(), 0), metric.WithAttributes(telemetry.Kind.String(s.Kind), telemetry.Holder.String(s.Who)))
+			}
+		}
+		return nil
+	}, all...)
+	told(err)
+	return func() {
+		if r != nil {
+			told(r.Unregister())
+		}
+	}
+}
