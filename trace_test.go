@@ -209,9 +209,11 @@ func traceCalm(t *testing.T, k sink) {
 	}
 	b.stop(t)
 	var told []string
-	for _, sp := range k.spans() {
+	spans := k.spans()
+	for _, sp := range spans {
 		told = append(told, sp.told())
 	}
+	whole(t, spans)
 	want := []string{"run calm", "step snoozed a snoozed", "step snoozed a completed", "step drained a handed_back", "step drained b cancelled"}
 	if !slices.Equal(told, want) {
 		t.Errorf("the trace is\n%s\nnot\n%s", strings.Join(told, "\n"), strings.Join(want, "\n"))

@@ -55,7 +55,9 @@ type Config struct {
 	Logger *slog.Logger
 	// TracerProvider makes the spans: one trace a run. Default: the global one.
 	TracerProvider trace.TracerProvider
-	// MeterProvider makes the instruments of docs/metrics.md. Default: the global one.
+	// MeterProvider makes the instruments of docs/metrics.md. While Work is under
+	// way a scrape reads the database, once in five seconds and for two at most; what
+	// could not be read is left out. Default: the global one, also if it is set later.
 	MeterProvider metric.MeterProvider
 	// Redact takes out of an error's text what must be seen nowhere: it is called
 	// before the text is stored, logged or traced, from any goroutine. If it

@@ -49,7 +49,7 @@ func newMetrics(p metric.MeterProvider) *metrics {
 	m.transitions, m.retries, m.dead, m.uncertain = counter(telemetry.Transitions), counter(telemetry.Retries), counter(telemetry.Dead), counter(telemetry.Uncertain)
 	m.asked, m.lapses, m.refusals = counter(telemetry.Reconciliations), counter(telemetry.Lapses), counter(telemetry.FenceRefusals)
 	m.beats, m.busy = counter(telemetry.HeartbeatFailures), counter(telemetry.BusyRows)
-	m.queued, m.attempt, m.commit, m.claim = seconds(telemetry.TimeInQueueMetric), seconds(telemetry.AttemptDuration), seconds(telemetry.CommitDuration), seconds(telemetry.ClaimDuration)
+	m.queued, m.attempt, m.commit, m.claim = seconds(telemetry.ClaimLatency), seconds(telemetry.AttemptDuration), seconds(telemetry.CommitDuration), seconds(telemetry.ClaimDuration)
 	var err error
 	m.batch, err = m.meter.Int64Histogram(telemetry.BatchSize.Name, metric.WithUnit(telemetry.BatchSize.Unit), metric.WithDescription(telemetry.BatchSize.About),
 		metric.WithExplicitBucketBoundaries(1, 2, 5, 10, 20, 50, 100, 200, 500))
@@ -81,7 +81,7 @@ func caused(workflow, step, code string, more ...attribute.KeyValue) metric.Meas
 	if code == "" {
 		code = "_OTHER"
 	}
-	return metric.WithAttributes(append(more, telemetry.Workflow.String(workflow), telemetry.Step.String(step), telemetry.Code.String(code))...)
+	return metric.WithAttributes(append(more, telemetry.Workflow.String(workflow), telemetry.Step.String(step), telemetry.ErrorType.String(code))...)
 }
 
 // mostAttempts is the last attempt that is told apart from those before it.
@@ -117,7 +117,7 @@ func (m *metrics) ended(g *grant, l *lease, c *change, a answer, outcome string)
 // lapsed counts a lease that was taken back.
 func (m *metrics) lapsed(r db.RecoverRow, at spot) {
 	ctx, by := context.Background(), caused(*r.Workflow, at.step, "LEASE_EXPIRED")
-	m.lapses.Add(ctx, 1, by)
+	m.lapses.Add(ctx, 1, metric.WithAttributes(telemetry.Workflow.String(*r.Workflow), telemetry.Step.String(at.step)))
 	switch *r.State {
 	case stateDead:
 		m.dead.Add(ctx, 1, by)

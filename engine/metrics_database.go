@@ -60,37 +60,24 @@ func (g *databaseGauges) ask(ctx context.Context, e *Engine) (err error) {
 
 // observedDatabase registers the gauges of the database.
 func (w *worker) observedDatabase() (stop func()) {
-	meter := w.e.metrics.meter
-	var all []metric.Observable
-	count := func(d telemetry.Metric) metric.Int64ObservableGauge {
-		i, err := meter.Int64ObservableGauge(d.Name, metric.WithUnit(d.Unit), metric.WithDescription(d.About))
-		told(err)
-		all = append(all, i)
-		return i
-	}
-	age := func(d telemetry.Metric) metric.Float64ObservableGauge {
-		i, err := meter.Float64ObservableGauge(d.Name, metric.WithUnit(d.Unit), metric.WithDescription(d.About))
-		told(err)
-		all = append(all, i)
-		return i
-	}
-	due, oldest, stranded, strandedOldest := count(telemetry.QueueDue), age(telemetry.QueueOldest), count(telemetry.QueueStranded), age(telemetry.QueueStrandedOldest)
-	dead, deadOldest, uncertain, uncertainOldest := count(telemetry.DeadJobs), age(telemetry.DeadOldest), count(telemetry.UncertainEffects), age(telemetry.UncertainOldest)
-	overdue, snapshot := age(telemetry.UncertainOverdue), age(telemetry.SnapshotAge)
-	rows, ahead := count(telemetry.DeadRows), count(telemetry.PartitionsAhead)
+	of := &observing{meter: w.e.metrics.meter}
+	due, oldest, stranded, strandedOldest := of.gauge(telemetry.QueueDue), of.age(telemetry.QueueOldest), of.gauge(telemetry.QueueStranded), of.age(telemetry.QueueStrandedOldest)
+	dead, deadOldest, uncertain, uncertainOldest := of.gauge(telemetry.DeadJobs), of.age(telemetry.DeadOldest), of.gauge(telemetry.UncertainEffects), of.age(telemetry.UncertainOldest)
+	overdue, snapshot := of.age(telemetry.UncertainOverdue), of.age(telemetry.SnapshotAge)
+	rows, ahead := of.gauge(telemetry.DeadRows), of.gauge(telemetry.PartitionsAhead)
 	g := &w.e.metrics.database
-	r, err := meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+	return of.tell(func(ctx context.Context, o metric.Observer) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if !g.fresh(ctx, w.e) {
-			return nil
+			return
 		}
 		for _, q := range g.queues {
-			of := w.e.metrics.of(label{queue: q.Queue})
-			o.ObserveInt64(due, q.Due, of)
-			o.ObserveFloat64(oldest, max(q.Oldest, 0), of)
-			o.ObserveInt64(stranded, q.Stranded, of)
-			o.ObserveFloat64(strandedOldest, max(q.StrandedOldest, 0), of)
+			by := w.e.metrics.of(label{queue: q.Queue})
+			o.ObserveInt64(due, q.Due, by)
+			o.ObserveFloat64(oldest, max(q.Oldest, 0), by)
+			o.ObserveInt64(stranded, q.Stranded, by)
+			o.ObserveFloat64(strandedOldest, max(q.StrandedOldest, 0), by)
 		}
 		o.ObserveInt64(dead, g.jobs.Dead)
 		o.ObserveFloat64(deadOldest, max(g.jobs.DeadOldest, 0))
@@ -104,12 +91,5 @@ func (w *worker) observedDatabase() (stop func()) {
 				o.ObserveFloat64(snapshot, max(time.Since(s.Since).Seconds(), 0), metric.WithAttributes(telemetry.Kind.String(s.Kind), telemetry.Holder.String(s.Who)))
 			}
 		}
-		return nil
-	}, all...)
-	told(err)
-	return func() {
-		if r != nil {
-			told(r.Unregister())
-		}
-	}
+	})
 }

@@ -57,35 +57,35 @@ func (m meter) total(d telemetry.Metric, attrs ...string) (sum float64) {
 			}
 			switch data := one.Data.(type) {
 			case metricdata.Sum[int64]:
-				for _, p := range data.DataPoints {
-					add(p.Attributes, float64(p.Value))
-				}
+				points(data.DataPoints, add)
 			case metricdata.Sum[float64]:
-				for _, p := range data.DataPoints {
-					add(p.Attributes, p.Value)
-				}
+				points(data.DataPoints, add)
 			case metricdata.Gauge[int64]:
-				for _, p := range data.DataPoints {
-					add(p.Attributes, float64(p.Value))
-				}
+				points(data.DataPoints, add)
 			case metricdata.Gauge[float64]:
-				for _, p := range data.DataPoints {
-					add(p.Attributes, p.Value)
-				}
+				points(data.DataPoints, add)
 			case metricdata.Histogram[int64]:
-				for _, p := range data.DataPoints {
-					add(p.Attributes, float64(p.Count))
-				}
+				counts(data.DataPoints, add)
 			case metricdata.Histogram[float64]:
-				for _, p := range data.DataPoints {
-					add(p.Attributes, float64(p.Count))
-				}
+				counts(data.DataPoints, add)
 			default:
 				m.Fatalf("%s is %T", one.Name, data)
 			}
 		}
 	}
 	return sum
+}
+
+func points[N int64 | float64](ps []metricdata.DataPoint[N], add func(attribute.Set, float64)) {
+	for _, p := range ps {
+		add(p.Attributes, float64(p.Value))
+	}
+}
+
+func counts[N int64 | float64](ps []metricdata.HistogramDataPoint[N], add func(attribute.Set, float64)) {
+	for _, p := range ps {
+		add(p.Attributes, float64(p.Count))
+	}
 }
 
 // is waits until a metric says so: it is written a moment after what it tells of.
@@ -136,7 +136,7 @@ func TestMetricsRun(t *testing.T) {
 	m.is(1, telemetry.Dead, "pawl.workflow=dying", "pawl.step=s", "error.type=NO_FUNDS")
 	m.is(1, telemetry.Dead)
 	m.is(3, telemetry.AttemptDuration, "pawl.step=retried", "pawl.queue=slow")
-	m.moves(2, telemetry.TimeInQueueMetric, "pawl.queue=slow")
+	m.moves(2, telemetry.ClaimLatency, "pawl.queue=slow")
 	m.moves(4, telemetry.CommitDuration)
 	m.moves(4, telemetry.ClaimDuration)
 	m.moves(1, telemetry.BatchSize)
@@ -187,17 +187,30 @@ func TestMetricsTrouble(t *testing.T) {
 	t.Parallel()
 	pool := effPool(t, pgtest.Database(t))
 	m, provider := metered(t)
-	w := steps.Declare[int, int]("troubled")
-	began, goOn := make(chan struct{}, 9), make(chan struct{})
-	e := effEngine(t, pool, engine.Config{MeterProvider: provider, Workflows: []steps.Definition{w.Of(steps.New("s", func(_ context.Context, n int) (int, error) {
-		began <- struct{}{}
-		<-goOn
-		return n, nil
-	}, steps.Lease(3*time.Second), steps.Heartbeat(time.Second)))}})
-	r := effStart(t, e, w, 1)
+	ending, locked := steps.Declare[int, int]("ending"), steps.Declare[int, int]("locked")
+	began := make(chan struct{}, 9)
+	waits := func(goOn <-chan struct{}) func(context.Context, int) (int, error) {
+		return func(_ context.Context, n int) (int, error) {
+			began <- struct{}{}
+			<-goOn
+			return n, nil
+		}
+	}
+	ended, goOn := make(chan struct{}), make(chan struct{})
+	e := effEngine(t, pool, engine.Config{MeterProvider: provider, Workflows: []steps.Definition{
+		ending.Of(steps.New("s", waits(ended), steps.Lease(3*time.Second), steps.Heartbeat(time.Second))), locked.Of(steps.New("s", waits(goOn)))}})
+	short := effStart(t, e, ending, 1)
 	work(t, e)
 	effSignal(t, "the body", began)
 	m.is(1, telemetry.NearExpiry) // it makes no progress
+	close(ended)
+	effSuccess(t, e, short) // in this attempt or, where that was too late, in another
+	effUntil(t, "nothing runs", func() bool { return m.total(telemetry.SlotsUsed) == 0 })
+	for len(began) > 0 {
+		<-began
+	}
+	r := effStart(t, e, locked, 1)
+	effSignal(t, "the other body", began)
 	tx, err := pool.Begin(context.Background())
 	if err != nil {
 		t.Fatal(err)

@@ -342,9 +342,12 @@ func (w *worker) traceLapse(r db.RecoverRow, at spot) trace.SpanContext {
 		id := r.RunID.String()
 		span.SetAttributes(telemetry.MessagingSystem.String(telemetry.System), telemetry.RunID.String(id), telemetry.MessagingConversation.String(id),
 			telemetry.Workflow.String(*r.Workflow), telemetry.Step.String(at.step), telemetry.Place.String(at.place),
-			telemetry.MessagingDestination.String(at.queue), telemetry.Queue.String(at.queue), telemetry.Attempt.Int(int(*r.Attempt)), telemetry.Token.Int64(*r.Token), telemetry.Mode.String(*r.Mode),
+			telemetry.Attempt.Int(int(*r.Attempt)), telemetry.Token.Int64(*r.Token), telemetry.Mode.String(*r.Mode),
 			telemetry.Worker.String(w.e.config.Name), telemetry.Outcome.String("lapsed"), telemetry.State.String(*r.State),
 			telemetry.RetryIn.Float64(float64(*r.DueInMs)/1000), telemetry.ErrorClass.String("lapse"))
+		if at.queue != "" {
+			span.SetAttributes(telemetry.MessagingDestination.String(at.queue), telemetry.Queue.String(at.queue))
+		}
 		fail(span, "LEASE_EXPIRED", "the lease ran out, or the session of its worker did: taken back")
 	}
 	return parent

@@ -43,7 +43,6 @@ func changeSize(c *change) int { return len(c.output) + len(c.result) + len(c.re
 
 // commit writes changes and answers each.
 func (w *worker) commit(ctx context.Context, q *db.Queries, cs []*change) {
-	w.e.metrics.batch.Record(ctx, int64(len(cs)))
 	byShard := map[int16][]*change{}
 	for _, c := range cs {
 		byShard[c.shard] = append(byShard[c.shard], c)
@@ -59,6 +58,7 @@ func (w *worker) commit(ctx context.Context, q *db.Queries, cs []*change) {
 }
 
 func (w *worker) commitShard(ctx context.Context, q *db.Queries, shard int16, cs []*change, busyWait time.Duration) {
+	w.e.metrics.batch.Record(ctx, int64(len(cs)))
 	pause := downSoonest
 	for {
 		sent := moments()

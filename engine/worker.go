@@ -108,7 +108,9 @@ func (w *worker) submitWithin(ctx context.Context, c *change) answer {
 	}
 	select {
 	case a := <-c.done:
-		w.e.metrics.committed(since)
+		if a.verdict == verdictDone {
+			w.e.metrics.committed(since)
+		}
 		return a
 	case <-ctx.Done():
 		return answer{verdict: verdictAbandoned, err: ctx.Err()}

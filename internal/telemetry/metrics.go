@@ -15,12 +15,12 @@ var (
 	Lapses            = Metric{"pawl.lapses", "{lease}", "leases that ran out and were taken back by this process"}
 	FenceRefusals     = Metric{"pawl.fence.refusals", "{attempt}", "outcomes that were not written, since the lease had been lost"}
 	HeartbeatFailures = Metric{"pawl.heartbeat.failures", "{heartbeat}", "renewals of leases and sessions that failed"}
-	BusyRows          = Metric{"pawl.rows.busy", "{row}", "jobs whose row somebody else held locked when their outcome was to be written"}
-	TimeInQueueMetric = Metric{"pawl.claim.latency", "s", "from due to leased"}
+	BusyRows          = Metric{"pawl.rows.busy", "{row}", "times that a job's row was held locked by somebody else when its outcome was to be written"}
+	ClaimLatency      = Metric{"pawl.claim.latency", "s", "from due to leased"}
 	AttemptDuration   = Metric{"pawl.attempt.duration", "s", "from leased until the outcome was durable"}
 	CommitDuration    = Metric{"pawl.commit.duration", "s", "from an outcome until it was durable"}
 	ClaimDuration     = Metric{"pawl.claim.duration", "s", "a statement that claims"}
-	BatchSize         = Metric{"pawl.commit.batch", "{attempt}", "outcomes that one transaction wrote"}
+	BatchSize         = Metric{"pawl.commit.batch", "{attempt}", "outcomes that one transaction was to write"}
 
 	Slots        = Metric{"pawl.slots", "{step}", "steps that this process may run at once"}
 	SlotsUsed    = Metric{"pawl.slots.used", "{step}", "steps that hold a lease here"}
@@ -33,13 +33,13 @@ var (
 
 // The metrics of the database, which every process that works tells alike.
 var (
-	QueueDue            = Metric{"pawl.queue.due", "{job}", "jobs that are due, so many at most of each workflow"}
+	QueueDue            = Metric{"pawl.queue.due", "{job}", "jobs that are due, a thousand at most of each workflow, priority and shard"}
 	QueueOldest         = Metric{"pawl.queue.oldest", "s", "for how long the oldest due job has been due"}
 	QueueStranded       = Metric{"pawl.queue.stranded", "{job}", "due jobs that no live worker takes"}
 	QueueStrandedOldest = Metric{"pawl.queue.stranded.oldest", "s", "for how long the oldest of those has been due"}
-	DeadJobs            = Metric{"pawl.dead.jobs", "{job}", "steps that are dead, so many at most"}
+	DeadJobs            = Metric{"pawl.dead.jobs", "{job}", "steps that are dead, a thousand at most of each shard"}
 	DeadOldest          = Metric{"pawl.dead.oldest", "s", "for how long the oldest has been dead"}
-	UncertainEffects    = Metric{"pawl.uncertain.effects", "{effect}", "effects whose outcome is unknown, so many at most"}
+	UncertainEffects    = Metric{"pawl.uncertain.effects", "{effect}", "effects whose outcome is unknown, a thousand at most of each shard"}
 	UncertainOldest     = Metric{"pawl.uncertain.oldest", "s", "for how long the oldest has been uncertain"}
 	UncertainOverdue    = Metric{"pawl.uncertain.overdue", "s", "for how long a look-up that is due has not been made"}
 	SnapshotAge         = Metric{"pawl.snapshot.age", "s", "age of the transaction that holds the oldest snapshot, and whose it is"}
@@ -49,7 +49,7 @@ var (
 
 // Metrics is all of them.
 var Metrics = []Metric{Transitions, Retries, Dead, Uncertain, Reconciliations, Lapses, FenceRefusals, HeartbeatFailures, BusyRows,
-	TimeInQueueMetric, AttemptDuration, CommitDuration, ClaimDuration, BatchSize,
+	ClaimLatency, AttemptDuration, CommitDuration, ClaimDuration, BatchSize,
 	Slots, SlotsUsed, NearExpiry, PoolConns, PoolLimit, PoolWaits, PoolWaitTime,
 	QueueDue, QueueOldest, QueueStranded, QueueStrandedOldest, DeadJobs, DeadOldest, UncertainEffects, UncertainOldest, UncertainOverdue,
 	SnapshotAge, DeadRows, PartitionsAhead}
@@ -57,7 +57,6 @@ var Metrics = []Metric{Transitions, Retries, Dead, Uncertain, Reconciliations, L
 // Attributes that metrics alone have.
 const (
 	Kind      = attribute.Key("pawl.kind")
-	Code      = ErrorType
 	Holder    = attribute.Key("pawl.snapshot.holder")
 	ConnState = attribute.Key("pawl.connection.state")
 )

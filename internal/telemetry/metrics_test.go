@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"go.opentelemetry.io/otel/attribute"
 )
 
 // TestMetricsDocumented: the table tells of each metric, with its unit, and of no other.
@@ -27,6 +29,11 @@ func TestMetricsDocumented(t *testing.T) {
 	for _, m := range regexp.MustCompile("(?m)^\\| `(pawl\\.[a-z_.]+)`").FindAllStringSubmatch(string(page), -1) {
 		if !known[m[1]] {
 			t.Errorf("docs/metrics.md tells of %s, which there is not", m[1])
+		}
+	}
+	for _, a := range []attribute.Key{Kind, Holder, ConnState} {
+		if !strings.Contains(string(page), "`"+string(a)+"`") {
+			t.Errorf("docs/metrics.md does not tell of %s", a)
 		}
 	}
 	source, err := os.ReadFile("metrics.go")
