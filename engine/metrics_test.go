@@ -215,6 +215,7 @@ func TestMetricsTrouble(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer func() { _ = tx.Rollback(context.Background()) }() // what stops waits for the row
 	if _, err := tx.Exec(context.Background(), "SELECT FROM pawl.job WHERE run_id = $1 FOR UPDATE", r.ID); err != nil {
 		t.Fatal(err)
 	}
