@@ -192,8 +192,8 @@ func TestDrainAtCursor(t *testing.T) {
 	c := engine.Config{Drain: time.Minute, Workflows: []steps.Definition{
 		long.Of(steps.NewLong("rows", func(ctx context.Context, n int, cur *steps.Cursor[int]) (int, error) {
 			for cur.At() < n {
-				<-step
 				moved <- cur.At()
+				<-step
 				if err := cur.Commit(ctx, cur.At()+1); err != nil {
 					answers.Store(err)
 					return 0, err
@@ -203,8 +203,8 @@ func TestDrainAtCursor(t *testing.T) {
 		})),
 		charging.Of(steps.NewLong("rows", func(ctx context.Context, n int, cur *steps.Cursor[int]) (int, error) {
 			for cur.At() < n {
-				<-step
 				moved <- cur.At()
+				<-step
 				if err := cur.Commit(ctx, cur.At()+1); err != nil {
 					return 0, err
 				}
@@ -213,30 +213,34 @@ func TestDrainAtCursor(t *testing.T) {
 		}, steps.Manual())),
 	}}
 	t.Cleanup(func() { close(step) }) // no body is left behind by a failure
-	// to sends the step on to a position.
-	to := func(n int) {
-		select {
-		case step <- struct{}{}:
-		case <-time.After(effPatience):
-			t.Fatalf("nobody goes on to %d", n)
-		}
+	at := func(n int) {               // what was written before has been answered
+		t.Helper()
 		if got := effSignal(t, "a position", moved); got != n {
 			t.Fatalf("it stands at %d, not %d", got, n)
 		}
 	}
+	goOn := func() {
+		t.Helper()
+		select {
+		case step <- struct{}{}:
+		case <-time.After(effPatience):
+			t.Fatal("nobody goes on")
+		}
+	}
+	draining := func(d *drainer) {
+		t.Helper()
+		effUntil(t, "the drain", func() bool { return hasProblem(d.e.Health(context.Background()), "draining") })
+	}
 	d := launchDrainer(t, pool, c)
 	r := effStart(t, d.e, long, 5)
-	to(0)
-	to(1)
-	effUntil(t, "the second position", func() bool { return effScan[int](t, pool, "SELECT coalesce(max(cursor_seq), 0) FROM pawl.job") == 2 })
+	at(0)
+	goOn()
+	at(1)
+	goOn()
+	at(2)
 	d.stop()
-	// Nothing tells from outside that the drain has begun but that claims end.
-	effUntil(t, "the drain", func() bool {
-		probe := effStart(t, d.e, long, 0, engine.After(0))
-		time.Sleep(50 * time.Millisecond)
-		return effGet(t, d.e, probe.ID).Jobs != nil
-	})
-	to(2)
+	draining(d)
+	goOn()
 	d.ended(t)
 	if err, _ := answers.Load().(error); !errors.Is(err, steps.ErrDrained) {
 		t.Errorf("the cursor said %v", err)
@@ -246,32 +250,26 @@ func TestDrainAtCursor(t *testing.T) {
 		t.Errorf("%v, %+v", effEvents(info), info.Jobs)
 	}
 	d = launchDrainer(t, pool, c)
-	to(3)
-	to(4)
+	at(3)
+	goOn()
+	at(4)
+	goOn()
 	if out := effSuccess(t, d.e, r); out != 5 {
 		t.Errorf("got %d", out)
 	}
 	s := effStart(t, d.e, charging, 3)
-	to(0)
-	effUntil(t, "the first position", func() bool {
-		return effScan[int](t, pool, "SELECT coalesce(max(cursor_seq), 0) FROM pawl.job WHERE state = 'running'") == 1
-	})
+	at(0)
+	goOn()
+	at(1)
 	d.stop()
-	effUntil(t, "the drain", func() bool {
-		probe := effStart(t, d.e, long, 0)
-		time.Sleep(50 * time.Millisecond)
-		return effGet(t, d.e, probe.ID).Jobs != nil
-	})
-	to(1)
-	to(2)
+	draining(d)
+	goOn()
+	at(2)
+	goOn()
 	d.ended(t)
 	if info := effGet(t, d.e, s.ID); info.State != engine.Succeeded || len(info.History) != 1 {
 		t.Errorf("an effect that had begun: %s, %+v", info.State, info.History)
 	}
-	d = launchDrainer(t, pool, c) // for the probes
-	effUntil(t, "all to end", func() bool { return effScan[int](t, pool, "SELECT count(*) FROM pawl.job") == 0 })
-	d.stop()
-	d.ended(t)
 }
 
 // A worker that is stopped in the middle of a claim leaks no lease: what it was

@@ -131,6 +131,7 @@ type Engine struct {
 	notifier *notifier
 	waiters  *waiters
 	health   health
+	clock    clock
 }
 
 // New checks the configuration and the schema, and stores the graphs of the

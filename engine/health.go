@@ -115,9 +115,9 @@ func (e *Engine) Health(ctx context.Context) Health {
 			h.Ready = false
 			add("draining", "the process is stopping: nothing new is claimed", time.Time{})
 		}
-		if at := w.behind.Load(); at != nil {
-			add("clock", at.err.Error(), at.since)
-		}
+	}
+	if at := e.clock.ails(); at != nil {
+		add("clock", at.err.Error(), at.since)
 	}
 	if since := e.listener.deaf(); !since.IsZero() && time.Since(since) > listenAgain {
 		add("listener", "it has no connection: work is found by polling alone, up to three quarters of Config.Session later", since)

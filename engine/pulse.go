@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -54,7 +53,7 @@ func (w *worker) beat(ctx context.Context) time.Duration {
 			return loopIdle
 		}
 		w.renewedSession(sent)
-		w.clock(sent, r.Now)
+		w.readClock(sent, r.Now)
 		next = min(next, w.tell(r))
 	}
 	return max(min(next, w.rest()), pulseSoonest)
@@ -70,27 +69,6 @@ func (w *worker) rest() time.Duration {
 	w.resting.Store(false)
 	return spread(w.e.config.Session / 3)
 }
-
-// clock notices that the database's clock went back: what was due, and the
-// leases of the dead, wait until it has caught up.
-func (w *worker) clock(sent moment, now time.Time) {
-	if at := w.wentBack; !at.IsZero() && !now.Before(at) { // it has caught up
-		w.wentBack = time.Time{}
-		w.behind.Store(nil)
-	}
-	if !w.told.now.IsZero() {
-		if back := w.told.sent.elapsed() - sent.elapsed() - now.Sub(w.told.now); back > clockBack {
-			w.wentBack = now.Add(back)
-			suffers(w.behind.Load, w.behind.Store, fmt.Errorf("the database's clock went back by %v: what was due before, and leases, wait until it has caught up", back.Round(time.Second)))
-			w.log.Error("pawl: the database's clock went back: what was due before, and the leases of processes that have died, wait until it has caught up",
-				"back", back.Round(time.Second).String(), "now", now)
-		}
-	}
-	w.told.sent, w.told.now = sent, now
-}
-
-// clockBack is what one may go back without being remarked upon.
-const clockBack = time.Minute
 
 // askPulse gives a connection that does not answer up while there is time for
 // another try within the session.

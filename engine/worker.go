@@ -41,12 +41,7 @@ type worker struct {
 	claimer, keeper, pulse, recovery, reconciler, closer, maintenance, retention *loop
 
 	claimed time.Time // when the claimer asked last; its own
-	told    struct {  // what the database's clock said last; the pulse's own
-		sent moment
-		now  time.Time
-	}
-	wentBack time.Time // where the database's clock stood, until it is there again; the pulse's own
-	days     locked    // partitions of the history that somebody holds locked
+	days    locked    // partitions of the history that somebody holds locked
 
 	draining    atomic.Bool
 	resting     atomic.Bool   // the pulse comes late, since nothing is held
@@ -56,7 +51,6 @@ type worker struct {
 	renewals    chan struct{} // under way
 	sessionLost atomic.Bool
 	failing     atomic.Pointer[ailment] // the claimer, but not the database
-	behind      atomic.Pointer[ailment] // the database's clock
 	gone        chan struct{}           // closed when the session is lost
 	stopped     chan struct{}           // closed when the claimer has stopped
 	goneOnce    sync.Once
