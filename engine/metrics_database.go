@@ -63,7 +63,7 @@ func (w *worker) observedDatabase() (stop func()) {
 	of := &observing{meter: w.e.metrics.meter}
 	due, oldest, stranded, strandedOldest := of.gauge(telemetry.QueueDue), of.age(telemetry.QueueOldest), of.gauge(telemetry.QueueStranded), of.age(telemetry.QueueStrandedOldest)
 	dead, deadOldest, uncertain, uncertainOldest := of.gauge(telemetry.DeadJobs), of.age(telemetry.DeadOldest), of.gauge(telemetry.UncertainEffects), of.age(telemetry.UncertainOldest)
-	overdue, snapshot := of.age(telemetry.UncertainOverdue), of.age(telemetry.SnapshotAge)
+	overdue, snapshot, lag := of.age(telemetry.UncertainOverdue), of.age(telemetry.SnapshotAge), of.gauge(telemetry.SnapshotLag)
 	rows, ahead := of.gauge(telemetry.DeadRows), of.gauge(telemetry.PartitionsAhead)
 	g := &w.e.metrics.database
 	return of.tell(func(ctx context.Context, o metric.Observer) {
@@ -87,8 +87,10 @@ func (w *worker) observedDatabase() (stop func()) {
 		o.ObserveInt64(rows, g.health.DeadRows)
 		o.ObserveInt64(ahead, int64(g.health.Ahead))
 		for _, s := range g.snaps {
-			if s.Since.Year() > 1 { // of a replication slot the age is not known
-				o.ObserveFloat64(snapshot, max(time.Since(s.Since).Seconds(), 0), metric.WithAttributes(telemetry.Kind.String(s.Kind), telemetry.Holder.String(s.Who)))
+			by := metric.WithAttributes(telemetry.Kind.String(s.Kind), telemetry.Holder.String(s.Who))
+			o.ObserveInt64(lag, s.Transactions, by)
+			if s.Seconds >= 0 { // of standbys and their slots it is not known
+				o.ObserveFloat64(snapshot, s.Seconds, by)
 			}
 		}
 	})

@@ -2,11 +2,16 @@ package engine_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+
 	"github.com/pawlworks/pawl/engine"
+	"github.com/pawlworks/pawl/internal/pglocal"
 	"github.com/pawlworks/pawl/internal/pgtest"
 	"github.com/pawlworks/pawl/internal/telemetry"
 	"github.com/pawlworks/pawl/steps"
@@ -63,5 +68,56 @@ func TestMetricsDatabase(t *testing.T) {
 	m.moves(0, telemetry.UncertainOldest)
 	m.moves(19, telemetry.UncertainOverdue)
 	m.moves(0, telemetry.SnapshotAge, "pawl.kind=session")
+	effStart(t, other, foreign, 1)
+	m.moves(0, telemetry.SnapshotLag, "pawl.kind=session")
 	m.moves(0, telemetry.DeadRows)
+}
+
+// A standby, and the slot of one that has gone, hold back the clearing away of
+// dead rows as an open transaction does.
+func TestMetricsStandby(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Own(t, pglocal.Options{})
+	url := pgtest.DatabaseOn(t, server)
+	pool := effPool(t, url)
+	m, provider := metered(t)
+	w := steps.Declare[int, int]("w")
+	e := effEngine(t, pool, engine.Config{Workflows: []steps.Definition{w.Of(steps.New("s", same))}, MeterProvider: provider})
+	work(t, e)
+	xmin := effScan[uint32](t, pool, "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint % 4294967296")
+	effSuccess(t, e, effStart(t, e, w, 1))
+	effExec(t, pool, "SELECT pg_create_physical_replication_slot('gone')")
+
+	stop := standby(t, url, xmin, "")
+	m.moves(0, telemetry.SnapshotLag, "pawl.kind=standby")
+	stop()
+	standby(t, url, xmin, "SLOT gone")()
+	m.moves(0, telemetry.SnapshotLag, "pawl.kind=replication slot", "pawl.snapshot.holder=gone")
+	if age := m.total(telemetry.SnapshotAge); age != 0 {
+		t.Errorf("a slot's age is not known, and told as %v", age)
+	}
+}
+
+// standby says of itself what a server does that follows with hot_standby_feedback.
+func standby(t *testing.T, url string, xmin uint32, slot string) (stop func()) {
+	t.Helper()
+	ctx := context.Background()
+	c, err := pgconn.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.RuntimeParams["replication"] = "true"
+	conn, err := pgconn.ConnectConfig(ctx, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Frontend().Send(&pgproto3.Query{String: "START_REPLICATION " + slot + " PHYSICAL 0/0"})
+	feedback := binary.BigEndian.AppendUint64([]byte{'h'}, 0)
+	feedback = binary.BigEndian.AppendUint32(feedback, xmin)
+	feedback = append(feedback, make([]byte, 12)...) // its epoch, and no catalogue's
+	conn.Frontend().Send(&pgproto3.CopyData{Data: feedback})
+	if err := conn.Frontend().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return func() { _ = conn.Close(ctx) }
 }

@@ -3,6 +3,8 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -39,6 +41,13 @@ func (m meter) total(d telemetry.Metric, attrs ...string) (sum float64) {
 		m.Fatal(err)
 	}
 	add := func(set attribute.Set, v float64) {
+		keys := map[attribute.Key]bool{}
+		for _, by := range d.By {
+			keys[by] = set.HasValue(by)
+		}
+		if set.Len() != len(d.By) || slices.Contains(slices.Collect(maps.Values(keys)), false) {
+			m.Errorf("%s is told apart by %v, not by %v", d.Name, set.ToSlice(), d.By)
+		}
 		for _, want := range attrs {
 			key, value, _ := strings.Cut(want, "=")
 			if got, _ := set.Value(attribute.Key(key)); got.String() != value {

@@ -358,7 +358,8 @@ func (q *Queries) RunningJobs(ctx context.Context, arg RunningJobsParams) ([]Run
 }
 
 const snapshots = `-- name: Snapshots :many
-SELECT x.kind::text AS kind, x.who::text AS who, x.what::text AS what, x.pid::int AS pid, coalesce(x.since, '0001-01-01 00:00:00+00')::timestamptz AS since
+SELECT x.kind::text AS kind, x.who::text AS who, x.what::text AS what, x.pid::int AS pid, coalesce(x.since, '0001-01-01 00:00:00+00')::timestamptz AS since,
+       coalesce(extract(epoch FROM clock_timestamp() - x.since), -1)::float8 AS seconds, x.old::bigint AS transactions
   FROM (SELECT 'session' AS kind, concat_ws(' ', a.usename, nullif(a.application_name, ''), host(a.client_addr)) AS who, coalesce(a.state, '') AS what, a.pid,
                a.xact_start AS since, greatest(age(a.backend_xmin), age(a.backend_xid)) AS old
           FROM pg_catalog.pg_stat_activity a
@@ -367,17 +368,22 @@ SELECT x.kind::text AS kind, x.who::text AS who, x.what::text AS what, x.pid::in
         UNION ALL
         SELECT 'prepared transaction', concat_ws(' ', p.owner, p.gid), 'prepared', 0, p.prepared, age(p.transaction) FROM pg_catalog.pg_prepared_xacts p WHERE p.database = current_database()
         UNION ALL
-        SELECT 'replication slot', s.slot_name::text, CASE WHEN s.active THEN 'active' ELSE 'inactive' END, coalesce(s.active_pid, 0), NULL, greatest(age(s.xmin), age(s.catalog_xmin))
-          FROM pg_catalog.pg_replication_slots s WHERE s.xmin IS NOT NULL OR s.catalog_xmin IS NOT NULL) x
+        SELECT 'standby', concat_ws(' ', r.usename, nullif(r.application_name, ''), host(r.client_addr)), coalesce(r.state, ''), r.pid, NULL, age(r.backend_xmin)
+          FROM pg_catalog.pg_stat_replication r WHERE r.backend_xmin IS NOT NULL
+        UNION ALL
+        SELECT 'replication slot', s.slot_name::text, CASE WHEN s.active THEN 'active' ELSE 'inactive' END, coalesce(s.active_pid, 0), NULL, age(s.xmin)
+          FROM pg_catalog.pg_replication_slots s WHERE s.xmin IS NOT NULL) x
  ORDER BY x.old DESC, x.since LIMIT 1
 `
 
 type SnapshotsRow struct {
-	Kind  string
-	Who   string
-	What  string
-	Pid   int32
-	Since time.Time
+	Kind         string
+	Who          string
+	What         string
+	Pid          int32
+	Since        time.Time
+	Seconds      float64
+	Transactions int64
 }
 
 // Who holds the oldest snapshot or transaction, by which dead rows can't be cleared away. Without the rights of
@@ -397,6 +403,8 @@ func (q *Queries) Snapshots(ctx context.Context) ([]SnapshotsRow, error) {
 			&i.What,
 			&i.Pid,
 			&i.Since,
+			&i.Seconds,
+			&i.Transactions,
 		); err != nil {
 			return nil, err
 		}

@@ -2,49 +2,64 @@ package telemetry
 
 import "go.opentelemetry.io/otel/attribute"
 
-// Metric is an instrument's name, unit and meaning; docs/metrics.md tells the same.
-type Metric struct{ Name, Unit, About string }
+// Metric is an instrument's name, unit and meaning, and the attributes by which
+// its points are told apart; docs/metrics.md tells the same.
+type Metric struct {
+	Name, Unit, About string
+	By                []attribute.Key
+}
+
+// Attributes, as many metrics have them.
+var (
+	byAttempt = []attribute.Key{Workflow, Step, Queue, Outcome}
+	byCause   = []attribute.Key{Workflow, Step, ErrorType}
+	byStep    = []attribute.Key{Workflow, Step}
+	byQueue   = []attribute.Key{Queue}
+	byWorker  = []attribute.Key{Worker}
+	byHolder  = []attribute.Key{Kind, Holder}
+)
 
 // The metrics of a process that works.
 var (
-	Transitions       = Metric{"pawl.transitions", "{attempt}", "attempts that have ended, by what became of them"}
-	Retries           = Metric{"pawl.retries", "{attempt}", "attempts that failed and are tried again"}
-	Dead              = Metric{"pawl.dead", "{job}", "steps that have died"}
-	Uncertain         = Metric{"pawl.uncertain", "{effect}", "effects whose outcome has become unknown"}
-	Reconciliations   = Metric{"pawl.reconciliations", "{question}", "look-ups of uncertain effects, by what they said"}
-	Lapses            = Metric{"pawl.lapses", "{lease}", "leases that ran out and were taken back by this process"}
-	FenceRefusals     = Metric{"pawl.fence.refusals", "{attempt}", "outcomes that were not written, since the lease had been lost"}
-	HeartbeatFailures = Metric{"pawl.heartbeat.failures", "{heartbeat}", "renewals of leases and sessions that failed"}
-	BusyRows          = Metric{"pawl.rows.busy", "{row}", "times that a job's row was held locked by somebody else when its outcome was to be written"}
-	ClaimLatency      = Metric{"pawl.claim.latency", "s", "from due to leased"}
-	AttemptDuration   = Metric{"pawl.attempt.duration", "s", "from leased until the outcome was durable"}
-	CommitDuration    = Metric{"pawl.commit.duration", "s", "from an outcome until it was durable"}
-	ClaimDuration     = Metric{"pawl.claim.duration", "s", "a statement that claims"}
-	BatchSize         = Metric{"pawl.commit.batch", "{attempt}", "outcomes that one transaction was to write"}
+	Transitions       = Metric{"pawl.transitions", "{attempt}", "attempts that have ended, by what became of them", byAttempt}
+	Retries           = Metric{"pawl.retries", "{attempt}", "attempts that failed and are tried again", []attribute.Key{Workflow, Step, ErrorType, Attempt}}
+	Dead              = Metric{"pawl.dead", "{job}", "steps that have died", byCause}
+	Uncertain         = Metric{"pawl.uncertain", "{effect}", "effects whose outcome has become unknown", byCause}
+	Reconciliations   = Metric{"pawl.reconciliations", "{question}", "look-ups of uncertain effects, by what they said", byAttempt}
+	Lapses            = Metric{"pawl.lapses", "{lease}", "leases that ran out and were taken back by this process", byStep}
+	FenceRefusals     = Metric{"pawl.fence.refusals", "{attempt}", "outcomes that were not written, since the lease had been lost", byAttempt}
+	HeartbeatFailures = Metric{"pawl.heartbeat.failures", "{heartbeat}", "renewals of leases and sessions that failed", []attribute.Key{Kind}}
+	BusyRows          = Metric{"pawl.rows.busy", "{row}", "times that a job's row was held locked by somebody else when its outcome was to be written", nil}
+	ClaimLatency      = Metric{"pawl.claim.latency", "s", "from due to leased", byQueue}
+	AttemptDuration   = Metric{"pawl.attempt.duration", "s", "from leased until the outcome was durable", byAttempt}
+	CommitDuration    = Metric{"pawl.commit.duration", "s", "from an outcome until it was durable", nil}
+	ClaimDuration     = Metric{"pawl.claim.duration", "s", "a statement that claims", nil}
+	BatchSize         = Metric{"pawl.commit.batch", "{attempt}", "outcomes that one transaction was to write", nil}
 
-	Slots        = Metric{"pawl.slots", "{step}", "steps that this process may run at once"}
-	SlotsUsed    = Metric{"pawl.slots.used", "{step}", "steps that hold a lease here"}
-	NearExpiry   = Metric{"pawl.leases.expiring", "{lease}", "leases held here that have less than a third of their term left"}
-	PoolConns    = Metric{"pawl.pool.connections", "{connection}", "connections of the pool, by state"}
-	PoolLimit    = Metric{"pawl.pool.limit", "{connection}", "connections that the pool may open"}
-	PoolWaits    = Metric{"pawl.pool.waits", "{wait}", "times that a connection was waited for"}
-	PoolWaitTime = Metric{"pawl.pool.wait.duration", "s", "time spent waiting for a connection"}
+	Slots        = Metric{"pawl.slots", "{step}", "steps that this process may run at once", byWorker}
+	SlotsUsed    = Metric{"pawl.slots.used", "{step}", "steps that hold a lease here", byWorker}
+	NearExpiry   = Metric{"pawl.leases.expiring", "{lease}", "leases held here that have less than a third of their term left", byWorker}
+	PoolConns    = Metric{"pawl.pool.connections", "{connection}", "connections of the pool, by state", []attribute.Key{Worker, ConnState}}
+	PoolLimit    = Metric{"pawl.pool.limit", "{connection}", "connections that the pool may open", byWorker}
+	PoolWaits    = Metric{"pawl.pool.waits", "{wait}", "times that a connection was waited for", byWorker}
+	PoolWaitTime = Metric{"pawl.pool.wait.duration", "s", "time spent waiting for a connection", byWorker}
 )
 
 // The metrics of the database, which every process that works tells alike.
 var (
-	QueueDue            = Metric{"pawl.queue.due", "{job}", "jobs that are due, a thousand at most of each workflow, priority and shard"}
-	QueueOldest         = Metric{"pawl.queue.oldest", "s", "for how long the oldest due job has been due"}
-	QueueStranded       = Metric{"pawl.queue.stranded", "{job}", "due jobs that no live worker takes"}
-	QueueStrandedOldest = Metric{"pawl.queue.stranded.oldest", "s", "for how long the oldest of those has been due"}
-	DeadJobs            = Metric{"pawl.dead.jobs", "{job}", "steps that are dead, a thousand at most of each shard"}
-	DeadOldest          = Metric{"pawl.dead.oldest", "s", "for how long the oldest has been dead"}
-	UncertainEffects    = Metric{"pawl.uncertain.effects", "{effect}", "effects whose outcome is unknown, a thousand at most of each shard"}
-	UncertainOldest     = Metric{"pawl.uncertain.oldest", "s", "for how long the oldest has been uncertain"}
-	UncertainOverdue    = Metric{"pawl.uncertain.overdue", "s", "for how long a look-up that is due has not been made"}
-	SnapshotAge         = Metric{"pawl.snapshot.age", "s", "age of the transaction that holds the oldest snapshot, and whose it is"}
-	DeadRows            = Metric{"pawl.job.dead_rows", "{row}", "dead rows of the jobs' table, by PostgreSQL's count"}
-	PartitionsAhead     = Metric{"pawl.partitions.ahead", "d", "days after today that have a partition of the history"}
+	QueueDue            = Metric{"pawl.queue.due", "{job}", "jobs that are due, a thousand at most of each workflow, priority and shard", byQueue}
+	QueueOldest         = Metric{"pawl.queue.oldest", "s", "for how long the oldest due job has been due", byQueue}
+	QueueStranded       = Metric{"pawl.queue.stranded", "{job}", "due jobs that no live worker takes", byQueue}
+	QueueStrandedOldest = Metric{"pawl.queue.stranded.oldest", "s", "for how long the oldest of those has been due", byQueue}
+	DeadJobs            = Metric{"pawl.dead.jobs", "{job}", "steps that are dead, a thousand at most of each shard", nil}
+	DeadOldest          = Metric{"pawl.dead.oldest", "s", "for how long the oldest has been dead", nil}
+	UncertainEffects    = Metric{"pawl.uncertain.effects", "{effect}", "effects whose outcome is unknown, a thousand at most of each shard", nil}
+	UncertainOldest     = Metric{"pawl.uncertain.oldest", "s", "for how long the oldest has been uncertain", nil}
+	UncertainOverdue    = Metric{"pawl.uncertain.overdue", "s", "for how long a look-up that is due has not been made", nil}
+	SnapshotAge         = Metric{"pawl.snapshot.age", "s", "age of the transaction that holds the oldest snapshot, and whose it is", byHolder}
+	SnapshotLag         = Metric{"pawl.snapshot.transactions", "{transaction}", "transactions begun since the oldest snapshot was taken, and whose it is", byHolder}
+	DeadRows            = Metric{"pawl.job.dead_rows", "{row}", "dead rows of the jobs' table, by PostgreSQL's count", nil}
+	PartitionsAhead     = Metric{"pawl.partitions.ahead", "d", "days after today that have a partition of the history", nil}
 )
 
 // Metrics is all of them.
@@ -52,7 +67,7 @@ var Metrics = []Metric{Transitions, Retries, Dead, Uncertain, Reconciliations, L
 	ClaimLatency, AttemptDuration, CommitDuration, ClaimDuration, BatchSize,
 	Slots, SlotsUsed, NearExpiry, PoolConns, PoolLimit, PoolWaits, PoolWaitTime,
 	QueueDue, QueueOldest, QueueStranded, QueueStrandedOldest, DeadJobs, DeadOldest, UncertainEffects, UncertainOldest, UncertainOverdue,
-	SnapshotAge, DeadRows, PartitionsAhead}
+	SnapshotAge, SnapshotLag, DeadRows, PartitionsAhead}
 
 // Attributes that metrics alone have.
 const (

@@ -22,6 +22,12 @@ func TestMetricsDocumented(t *testing.T) {
 			t.Errorf("%s is there twice", m.Name)
 		}
 		known[m.Name] = true
+		row := regexp.MustCompile("(?m)^\\| `" + m.Name + "` .*$").FindString(string(page))
+		for _, by := range m.By {
+			if short := strings.TrimPrefix(string(by), "pawl."); !strings.Contains(row, "`"+string(by)+"`") && !regexp.MustCompile(`[|,] `+short+`[ ,]`).MatchString(row) {
+				t.Errorf("docs/metrics.md does not tell that %s is told apart by %s", m.Name, by)
+			}
+		}
 		if m.Unit == "" || m.About == "" || !strings.Contains(string(page), fmt.Sprintf("| `%s` | `%s` |", m.Name, m.Unit)) {
 			t.Errorf("docs/metrics.md does not tell of %s in %s", m.Name, m.Unit)
 		}
