@@ -64,21 +64,31 @@ func (m meter) total(d telemetry.Metric, attrs ...string) (sum float64) {
 			if one.Unit != d.Unit || one.Description != d.About {
 				m.Errorf("%s: %q, %q", one.Name, one.Unit, one.Description)
 			}
+			var kind telemetry.Type
 			switch data := one.Data.(type) {
 			case metricdata.Sum[int64]:
+				kind = telemetry.Counter
 				points(data.DataPoints, add)
 			case metricdata.Sum[float64]:
+				kind = telemetry.Counter
 				points(data.DataPoints, add)
 			case metricdata.Gauge[int64]:
+				kind = telemetry.Gauge
 				points(data.DataPoints, add)
 			case metricdata.Gauge[float64]:
+				kind = telemetry.Gauge
 				points(data.DataPoints, add)
 			case metricdata.Histogram[int64]:
+				kind = telemetry.Histogram
 				counts(data.DataPoints, add)
 			case metricdata.Histogram[float64]:
+				kind = telemetry.Histogram
 				counts(data.DataPoints, add)
 			default:
 				m.Fatalf("%s is %T", one.Name, data)
+			}
+			if kind != d.Type {
+				m.Errorf("%s is a %s, not a %s", d.Name, kind, d.Type)
 			}
 		}
 	}

@@ -28,8 +28,8 @@ func TestMetricsDocumented(t *testing.T) {
 				t.Errorf("docs/metrics.md does not tell that %s is told apart by %s", m.Name, by)
 			}
 		}
-		if m.Unit == "" || m.About == "" || !strings.Contains(string(page), fmt.Sprintf("| `%s` | `%s` |", m.Name, m.Unit)) {
-			t.Errorf("docs/metrics.md does not tell of %s in %s", m.Name, m.Unit)
+		if m.Unit == "" || m.About == "" || !strings.Contains(string(page), fmt.Sprintf("| `%s` | `%s` | %s |", m.Name, m.Unit, m.Type)) {
+			t.Errorf("docs/metrics.md does not tell of the %s %s in %s", m.Type, m.Name, m.Unit)
 		}
 	}
 	for _, m := range regexp.MustCompile("(?m)^\\| `(pawl\\.[a-z_.]+)`").FindAllStringSubmatch(string(page), -1) {
