@@ -33,7 +33,7 @@ func TestAll(t *testing.T) {
 		{"W5", "pawl", "round_trips_per_min"}, {"W6", "pawl", "all_done_s"}, {"W6", "pawl", "repeated_transitions"},
 		{"W7", "pawl", "wal_bytes_per_step"}, {"W7", "pawl", "disk_bytes_per_step"}, {"W7", "pawl", "round_trips_per_step"},
 		{"W8", "pawl", "throughput_by_empty"}, {"W9", "pawl", "held_by_free"}, {"W10", "pawl", "steps_per_s"},
-		{"W11", "pawl", "steps_per_s"}, {"W12", "pawl", "recovered_per_s"}, {"W12", "floor", "during_by_before"},
+		{"W11", "pawl", "steps_per_s"}, {"W12", "pawl", "recovered_per_s"}, {"W12", "floor", "during_by_before"}, {"W13", "pawl", "steps_per_s"},
 	} {
 		found := false
 		for _, row := range r.Table.Rows {

@@ -71,7 +71,12 @@ func (b *bench) Setup(ctx context.Context) (err error) {
 	if err := engine.Migrate(ctx, b.o.Pool); err != nil {
 		return err
 	}
+	traces, metrics, err := b.telemetry()
+	if err != nil {
+		return err
+	}
 	b.eng, err = engine.New(ctx, b.o.Pool, engine.Config{
+		TracerProvider: traces, MeterProvider: metrics,
 		Workflows: []steps.Definition{b.def}, Slots: b.o.Slots, Session: b.o.Lease,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 	})

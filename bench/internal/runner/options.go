@@ -22,6 +22,7 @@ type Options struct {
 	PeerScale float64 // further, of the peers' numbers in W1, W3 and W7
 	Slots     int     // where throughput is measured
 	Conns     int     // of each process's pool
+	Profile   string  // directory for profiles of W1, W10 and W13; "": none
 	Trial     bool    // do workloads that have several alike cases with one of them only
 }
 
@@ -33,6 +34,8 @@ func (o *Options) skips(w workload.Workload, i int, s system.Contestant) bool {
 	switch w.Name {
 	case "W4", "W5", "W9", "W10":
 		return i > 0
+	case "W13":
+		return i < 3
 	case "W11":
 		return i != 1
 	case "W8":

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -78,7 +79,7 @@ func (r *runner) round(ctx context.Context, w workload.Workload, round int) erro
 			}
 			what := strings.Join(slices.DeleteFunc([]string{w.Name, c.Name, s.Name, s.Variant}, func(s string) bool { return s == "" }), ", ")
 			began := time.Now()
-			got, err := r.measure(ctx, w, c, s)
+			got, err := r.measure(ctx, w, c, s, fmt.Sprintf("%s-%d-%s%s-%d.pprof", w.Name, k, s.Name, s.Variant, round+1))
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -102,15 +103,20 @@ func (r *runner) note(text string) {
 	fmt.Fprintln(r.log, "  "+text)
 }
 
-func (r *runner) measure(ctx context.Context, w workload.Workload, c workload.Case, s system.Contestant) (workload.Report, error) {
+func (r *runner) measure(ctx context.Context, w workload.Workload, c workload.Case, s system.Contestant, profile string) (workload.Report, error) {
 	name, url, err := r.server.Database(ctx)
 	if err != nil {
 		return workload.Report{}, err
 	}
 	o := r.Options
+	if o.Profile == "" {
+		profile = ""
+	} else {
+		profile = filepath.Join(o.Profile, profile)
+	}
 	p, err := child.Start[workload.Report](ctx, workload.Order{Workload: w.Name, Case: c, Contestant: s.Name, Variant: s.Variant,
 		URL: url, AdminURL: r.server.Local.URL("postgres"), Postmaster: r.server.Local.Pid(), Statements: r.server.Statements,
-		Scale: o.Scale, PeerScale: o.PeerScale, Quick: o.Quick, Slots: o.Slots, Conns: o.Conns})
+		Scale: o.Scale, PeerScale: o.PeerScale, Quick: o.Quick, Slots: o.Slots, Conns: o.Conns, Profile: profile})
 	if err != nil {
 		return workload.Report{}, err
 	}

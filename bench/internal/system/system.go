@@ -23,6 +23,9 @@ type Options struct {
 	// Lease is after how long at most a killed process's work may be taken
 	// back: session and lease, for contestants that have such. 0: their default.
 	Lease time.Duration
+	// Traces and Metrics: OpenTelemetry's SDK takes what the contestant tells,
+	// traces sampled at 1 %, metrics read once a second.
+	Traces, Metrics bool
 }
 
 // System is one contestant in one configuration.

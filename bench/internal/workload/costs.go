@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"runtime/pprof"
+	"sync"
 	"time"
 
 	"github.com/pawlworks/pawl/bench/internal/meter"
@@ -56,6 +59,11 @@ func (e *Env) enqueue(ctx context.Context, s system.System, n int) error {
 // drain works until n runs are done, and returns the time that took. After is
 // called when they are, before the work stops.
 func (e *Env) drain(ctx context.Context, s system.System, n int, after func(time.Duration) error) error {
+	profiled, err := e.profile()
+	if err != nil {
+		return err
+	}
+	defer profiled()
 	began := time.Now()
 	stop, err := s.Work(ctx)
 	if err != nil {
@@ -71,11 +79,28 @@ func (e *Env) drain(ctx context.Context, s system.System, n int, after func(time
 		return fmt.Errorf("after %v %d of %d runs had succeeded: %w", time.Since(began).Round(time.Second), done, n, err)
 	}
 	took := time.Since(began)
+	profiled()
 	if err := after(took); err != nil {
 		return err
 	}
 	stop()
 	return e.verify(ctx, s, n)
+}
+
+// profile writes what the client's processors do, if that is asked for, until
+// it is told to end.
+func (e *Env) profile() (end func(), err error) {
+	if e.Profile == "" {
+		return func() {}, nil
+	}
+	f, err := os.Create(e.Profile)
+	if err != nil {
+		return nil, err
+	}
+	return sync.OnceFunc(func() {
+		pprof.StopCPUProfile()
+		_ = f.Close()
+	}), pprof.StartCPUProfile(f)
 }
 
 // verify fails unless n runs have succeeded, with all that Pawl's tables must

@@ -70,7 +70,7 @@ func (e *Env) open(ctx context.Context, slots int) (system.System, error) {
 // another makes a system on the pool there is.
 func (e *Env) another(ctx context.Context, slots int) (system.System, error) {
 	s, err := e.contestant.New(system.Options{URL: e.URL, Pool: e.pool, Slots: slots, Steps: e.steps(),
-		Payload: payload(e.Case.Payload), OnStep: e.onStep, Lease: e.Lease})
+		Payload: payload(e.Case.Payload), OnStep: e.onStep, Lease: e.Lease, Traces: e.Case.Traces, Metrics: e.Case.Metrics})
 	if err != nil {
 		return nil, err
 	}

@@ -29,6 +29,7 @@ type Order struct {
 	Journal    string // W6: where bodies that begin are written down
 	Run        int    // W6, W11: how many runs there are
 	Lease      time.Duration
+	Profile    string // file for a CPU profile of what is timed
 }
 
 // Report is what comes back.

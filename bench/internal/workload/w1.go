@@ -26,6 +26,19 @@ var w10 = Workload{
 	},
 }
 
+// w13 is long, since it is about differences of a few parts in a hundred.
+var w13 = Workload{
+	Name:  "W13",
+	Title: "W1 with 8,000 runs, without OpenTelemetry's SDK and with it",
+	Cases: []Case{{Name: "no SDK", N: 8000, NoFloor: true}, {Name: "SDK: traces, 1 % sampled", N: 8000, Traces: true, NoFloor: true},
+		{Name: "SDK: metrics, read every second", N: 8000, Metrics: true, NoFloor: true},
+		{Name: "SDK: both", N: 8000, Traces: true, Metrics: true, NoFloor: true}},
+	Limit: 3 * time.Minute,
+	Measure: func(ctx context.Context, e *Env) error {
+		return throughput(ctx, e, e.n(e.Case.N))
+	},
+}
+
 func throughput(ctx context.Context, e *Env, runs int) error {
 	s, err := e.open(ctx, e.Slots)
 	if err != nil {

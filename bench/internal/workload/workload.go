@@ -1,4 +1,4 @@
-// Package workload holds what is measured, W1 to W12. Each measurement is a
+// Package workload holds what is measured, W1 to W13. Each measurement is a
 // process of its own, against a database of its own.
 package workload
 
@@ -9,7 +9,7 @@ import (
 	"github.com/pawlworks/pawl/bench/internal/system"
 )
 
-// Workload is one of the twelve.
+// Workload is one of the thirteen.
 type Workload struct {
 	Name    string
 	Title   string
@@ -28,6 +28,8 @@ type Case struct {
 	Peers   bool   // peers are measured too
 	NoFloor bool   // the floor has nothing of the kind
 	NoPawl  bool
+	Traces  bool // OpenTelemetry's SDK takes what Pawl tells
+	Metrics bool
 }
 
 // For tells whether a contestant takes part.
@@ -42,7 +44,7 @@ func (c Case) For(s system.Contestant) bool {
 }
 
 // All are the workloads, in their order.
-var All = []Workload{w1, w2, w3, w4, w5, w6, w7, w8, w9, w10, w11, w12}
+var All = []Workload{w1, w2, w3, w4, w5, w6, w7, w8, w9, w10, w11, w12, w13}
 
 // Find finds a workload by its name.
 func Find(name string) (Workload, bool) {
