@@ -27,7 +27,7 @@ func main() {
 	flag.Float64Var(&o.Scale, "scale", 1, "of numbers and times: 0.1 tries a long workload quickly")
 	flag.IntVar(&o.Slots, "slots", 500, "steps that a process runs at once, where throughput is measured")
 	flag.IntVar(&o.Conns, "conns", 8, "connections of each process's pool")
-	flag.StringVar(&o.Profile, "profile", "", "write the client's CPU profiles of W1, W10 and W13 into this directory")
+	flag.StringVar(&o.Profile, "profile", "", "write the client's profiles (CPU, allocations) of W1, W10 and W13 into this directory")
 	jsonFile := flag.String("json", "", "write the figures to this file")
 	results := flag.String("results", "", "write settings, tables and notes to this file, as Markdown")
 	flag.Parse()

@@ -28,7 +28,7 @@ func (w *worker) advance(ctx context.Context, g *grant, out []byte, event string
 	c := g.changed(stateRunning, event)
 	c.output, c.advance = out, true
 	c.node = g.node + 1
-	c.refs = g.refs.with(ref{g.node, g.job, g.token + 1}).at(c.node, g.bind)
+	c.refs = g.refs.onward(ref{g.node, g.job, g.token + 1}, c.node, g.bind)
 	c.attempt, c.transients, c.unknowns, c.questions = 0, 0, 0, 0
 	c.term, c.runtime = plan.DefaultLease, plan.DefaultMaxRuntime
 	g.values[g.node] = out

@@ -69,7 +69,7 @@ func (w *worker) begin(l *lease, g *grant, step *plan.Step, runtime time.Duratio
 		if a.verdict != verdictDone {
 			return a, false
 		}
-		if external && (a.hash == nil || bytes.Equal(a.hash, hash)) && !l.beginBody() {
+		if external && (a.hash == nil || bytes.Equal(a.hash, hash)) && !l.beginBody(g) {
 			return begunAnswer{verdict: verdictLost}, false
 		}
 		return a, true

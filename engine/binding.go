@@ -23,6 +23,8 @@ type bound struct {
 	step  *plan.Step
 	input plan.Expr
 	toOld map[int]int // the code's node numbers to the graph's
+
+	spanName string // of an attempt there
 }
 
 // bind never fails: at worst nothing is known.
@@ -49,7 +51,7 @@ func bind(id int64, g graph, code *plan.Definition) *binding {
 	}
 	for i, s := range g.Steps {
 		if c, ok := byName[s.Name]; ok && known(code.Nodes[c].Input.Deps, i) {
-			b.nodes[i] = bound{code.Nodes[c].Step, code.Nodes[c].Input, toOld}
+			b.nodes[i] = bound{step: code.Nodes[c].Step, input: code.Nodes[c].Input, toOld: toOld}
 			b.use(code.Nodes[c].Input.Deps, toOld, i)
 		}
 		b.use(s.Deps, nil, i)
@@ -57,11 +59,14 @@ func bind(id int64, g graph, code *plan.Definition) *binding {
 	b.floor = len(g.Steps) + 1
 	b.use(g.Result, nil, len(g.Steps))
 	if known(code.Result.Deps, len(g.Steps)) {
-		b.nodes[len(g.Steps)] = bound{nil, code.Result, toOld}
+		b.nodes[len(g.Steps)] = bound{input: code.Result, toOld: toOld}
 		b.use(code.Result.Deps, toOld, len(g.Steps))
 		for b.floor = len(g.Steps); b.floor > 0 && b.nodes[b.floor-1].step != nil; {
 			b.floor--
 		}
+	}
+	for i := range b.nodes {
+		b.nodes[i].spanName = "step " + g.name(i)
 	}
 	return b
 }

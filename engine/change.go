@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -48,6 +49,9 @@ type change struct {
 	done  chan answer // has room for the one answer
 }
 
+// answers are channels whose one answer was taken, for other changes.
+var answers = sync.Pool{New: func() any { return make(chan answer, 1) }}
+
 // Verdicts of a fenced statement.
 const (
 	verdictDone      = "done"
@@ -83,7 +87,7 @@ func (g *grant) changed(to, event string) *change {
 	c := &change{
 		shard: g.shard, job: g.job, run: g.run, token: g.token, request: requestID(), to: to, event: event, writer: writerWorker,
 		mode: modeDo, node: g.node, refs: g.refs, route: g.route, from: g.route, attempt: g.attempt, transients: g.transients, unknowns: g.unknowns,
-		questions: g.questions, done: make(chan answer, 1),
+		questions: g.questions, done: answers.Get().(chan answer),
 	}
 	if g.mode == modeAsk {
 		c.writer = writerReconciler

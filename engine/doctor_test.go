@@ -67,7 +67,7 @@ func doctorWard(t *testing.T) (*pgxpool.Pool, *engine.Engine, pgx.NamedArgs) {
 	if err := pool.QueryRow(ctx, "SELECT array_agg(id) FROM pawl.route").Scan(&routes); err != nil {
 		t.Fatal(err)
 	}
-	if err := q.OpenSession(ctx, db.OpenSessionParams{ID: owner, Routes: routes, Floors: make([]int32, len(routes)), TtlMs: 3_600_000}); err != nil {
+	if _, err := q.OpenSession(ctx, db.OpenSessionParams{ID: owner, Routes: routes, Floors: make([]int32, len(routes)), TtlMs: 3_600_000}); err != nil {
 		t.Fatal(err)
 	}
 	running, err := engine.Start(ctx, e, flow, 3)

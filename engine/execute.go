@@ -181,45 +181,57 @@ func keyExpired(step *plan.Step) *steps.Error {
 func (w *worker) call(l *lease, g *grant, step *plan.Step, in any, tx pgx.Tx) (out output, err error) {
 	ctx, cancel := context.WithTimeout(l.within(l.ctx), l.bodyTime())
 	defer cancel()
-	ctx = plan.WithAttempt(ctx, &plan.Attempt{Key: g.keyText, Number: int(g.attempt), Acknowledge: func(context.Context) error {
+	b := &body{step: step, in: in, tx: tx, attempt: plan.Attempt{Key: g.keyText, Number: int(g.attempt), Acknowledge: func(context.Context) error {
 		l.progress.Add(1)
 		w.keeper.wake()
 		return context.Cause(l.ctx)
-	}})
-	var cur *cursor
+	}}}
+	ctx = plan.WithAttempt(ctx, &b.attempt)
 	if step.Kind == plan.Long {
-		if cur, err = w.cursor(l, g); err != nil {
+		c, err := w.cursor(l, g)
+		if err != nil {
 			return output{}, err
 		}
+		b.cur = c
 	}
 	fault.Point(fault.BeforeBody)
-	var said error // by the body
-	returned := false
-	err = g.code.protect(func() (err error) {
-		var v any
-		if cur != nil {
-			v, err = step.Body(ctx, in, tx, cur)
-		} else {
-			v, err = step.Body(ctx, in, tx, nil)
+	err = g.code.protect(func() error { return b.run(ctx) })
+	out.bytes = b.out
+	if b.said != nil { // what the classifier may have thrown comes behind it
+		var t thrown
+		if errors.As(err, &t) {
+			err = thrown{t.code, b.said.Error() + "; and then " + t.text}
 		}
-		if err != nil {
-			said = freeze(err)
-			return byClassifier(step, err)
-		}
-		returned = true
-		out.bytes, err = plan.Encode(v)
-		return err
-	})
-	var t thrown
-	if said != nil && errors.As(err, &t) { // by the classifier
-		err = thrown{t.code, said.Error() + "; and then " + t.text}
 	}
-	if returned && err != nil { // the body has done its work; what it returns can't be kept
+	if b.returned && err != nil { // the body has done its work; what it returns can't be kept
 		out, err = output{err: err}, nil
 	}
 	fault.Point(fault.AfterBody)
 	l.waiting.Store(true) // its result awaits commit: that is progress
 	return out, err
+}
+
+// body is one call of a step's code.
+type body struct {
+	step     *plan.Step
+	in       any
+	tx       pgx.Tx
+	cur      plan.Cursor // nil: the step has none
+	attempt  plan.Attempt
+	said     error // by the body
+	returned bool
+	out      []byte
+}
+
+func (b *body) run(ctx context.Context) error {
+	v, err := b.step.Body(ctx, b.in, b.tx, b.cur)
+	if err != nil {
+		b.said = freeze(err)
+		return byClassifier(b.step, err)
+	}
+	b.returned = true
+	b.out, err = plan.Encode(v)
+	return err
 }
 
 // output is what a body has returned, encoded, or why it can't be.

@@ -130,30 +130,41 @@ func TestHealthWorker(t *testing.T) {
 	}
 }
 
-// A clock that goes back while the session is lost is noticed by the next one.
+// A clock that goes back before the first pulse, or while the session is lost, is noticed.
 func TestHealthClock(t *testing.T) {
 	t.Parallel()
-	pool, proxy := effProxy(t, pgtest.Database(t))
-	w := steps.Declare[int, int]("timed")
-	e := effEngine(t, pool, engine.Config{Session: time.Second, NoListen: true, Workflows: []steps.Definition{w.Of(steps.New("s", same))}})
-	work(t, e)
-	pulses := make(chan struct{}, 1000)
-	watch := func(a pgproxy.Action) {
-		proxy.OnExecute(func(sql string) pgproxy.Action {
-			if !effStatement(sql, "Pulse") {
-				return pgproxy.Pass
+	for name, pulsed := range map[string]bool{"before the first pulse": false, "while the session is lost": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pool, proxy := effProxy(t, pgtest.Database(t))
+			w := steps.Declare[int, int]("timed")
+			e := effEngine(t, pool, engine.Config{Session: time.Second, NoListen: true, Workflows: []steps.Definition{w.Of(steps.New("s", same))}})
+			pulses := make(chan struct{}, 1000)
+			watch := func(a pgproxy.Action) {
+				proxy.OnExecute(func(sql string) pgproxy.Action {
+					if !effStatement(sql, "Pulse") {
+						return pgproxy.Pass
+					}
+					pulses <- struct{}{}
+					return a
+				})
 			}
-			pulses <- struct{}{}
-			return a
+			if pulsed {
+				watch(pgproxy.Pass)
+			} else {
+				watch(pgproxy.CutBefore)
+			}
+			work(t, e)
+			for range 3 { // the answer to one was read before the next was asked
+				effSignal(t, "a pulse", pulses)
+			}
+			watch(pgproxy.CutBefore)
+			effExec(t, pool, "CREATE OR REPLACE FUNCTION pawl.clock() RETURNS timestamptz LANGUAGE sql VOLATILE AS 'SELECT pg_catalog.clock_timestamp() - interval ''1 hour'''")
+			if pulsed {
+				effExec(t, pool, "UPDATE pawl.session SET closed_at = pawl.now()")
+			}
+			proxy.OnExecute(nil)
+			effUntil(t, "the clock went back", func() bool { return hasProblem(e.Health(context.Background()), "clock") })
 		})
 	}
-	watch(pgproxy.Pass)
-	for range 3 { // the answer to one was read before the next was asked
-		effSignal(t, "a pulse", pulses)
-	}
-	watch(pgproxy.CutBefore)
-	effExec(t, pool, "CREATE OR REPLACE FUNCTION pawl.clock() RETURNS timestamptz LANGUAGE sql VOLATILE AS 'SELECT pg_catalog.clock_timestamp() - interval ''1 hour'''")
-	effExec(t, pool, "UPDATE pawl.session SET closed_at = pawl.now()")
-	proxy.OnExecute(nil)
-	effUntil(t, "the clock went back", func() bool { return hasProblem(e.Health(context.Background()), "clock") })
 }

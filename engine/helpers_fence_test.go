@@ -52,7 +52,7 @@ func newFenceBed(t testing.TB) *fenceBed {
 func (b *fenceBed) owner() uuid.UUID {
 	b.t.Helper()
 	id := uuid.New()
-	if err := b.q.OpenSession(context.Background(), db.OpenSessionParams{ID: id, Name: "fence", Routes: append([]int32{}, b.routes...), Floors: make([]int32, len(b.routes)), TtlMs: 3_600_000}); err != nil {
+	if _, err := b.q.OpenSession(context.Background(), db.OpenSessionParams{ID: id, Name: "fence", Routes: append([]int32{}, b.routes...), Floors: make([]int32, len(b.routes)), TtlMs: 3_600_000}); err != nil {
 		b.t.Fatal(err)
 	}
 	return id

@@ -27,7 +27,8 @@ type lease struct {
 	run   uuid.UUID
 	token int64
 	step  *plan.Step // nil: the place of the result
-	at    grant      // where it stands, as it was granted
+	mode  string     // of the job, as it was granted
+	at    *grant     // where it stands, once its effect may have begun
 
 	mu        sync.Mutex
 	sent      moment        // of the request that granted or renewed it
@@ -54,7 +55,7 @@ type lease struct {
 }
 
 func newLease(ctx context.Context, g *grant) *lease {
-	l := &lease{shard: g.shard, job: g.job, run: g.run, token: g.token, step: g.step(), at: *g, granted: g.sent, sent: g.sent,
+	l := &lease{shard: g.shard, job: g.job, run: g.run, token: g.token, step: g.step(), mode: g.mode, granted: g.sent, sent: g.sent,
 		term: g.term, runtime: g.runtime, length: plan.DefaultLease, heartbeat: plan.DefaultLease / 3}
 	if l.step != nil {
 		l.length, l.heartbeat = l.step.Lease, l.step.Heartbeat
@@ -179,14 +180,16 @@ func (l *lease) lose() {
 	}
 }
 
-// beginBody notes that a body which must not be interrupted is called now;
-// false if the attempt has been told to stop before.
-func (l *lease) beginBody() bool {
+// beginBody notes that a body which must not be interrupted is called now, and
+// where; false if the attempt has been told to stop before.
+func (l *lease) beginBody(g *grant) bool {
+	at := *g
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ctx.Err() != nil {
 		return false
 	}
+	l.at = &at
 	l.begun.Store(true)
 	return true
 }
@@ -202,7 +205,7 @@ func (l *lease) interrupt(cause error) {
 
 // interruptible tells whether a body may be told to stop before its time. The
 // effect of a LookUp or Manual step is waited for instead, and so is a question.
-func (l *lease) interruptible() bool { return !l.begun.Load() && l.at.mode != modeAsk }
+func (l *lease) interruptible() bool { return !l.begun.Load() && l.mode != modeAsk }
 
 // settle is true for the first caller only.
 func (l *lease) settle() bool { return !l.settled.Swap(true) }

@@ -17,7 +17,7 @@ func TestLeaseBegunOrInterrupted(t *testing.T) {
 		l := newLease(context.Background(), &grant{mode: modeDo, sent: moments(), term: time.Minute, runtime: time.Minute})
 		done := make(chan struct{})
 		go func() { l.interrupt(steps.ErrCancelled); close(done) }()
-		began := l.beginBody()
+		began := l.beginBody(&grant{})
 		<-done
 		if interrupted := errors.Is(context.Cause(l.ctx), steps.ErrCancelled); began == interrupted {
 			t.Fatalf("begun %v, interrupted %v", began, interrupted)

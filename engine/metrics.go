@@ -22,7 +22,15 @@ type metrics struct {
 
 	meter    metric.Meter
 	database databaseGauges
-	labels   sync.Map // label → metric.MeasurementOption: made once, not for every step
+	mu       sync.RWMutex
+	labels   map[label]*labelled // made once, not for every step
+}
+
+// labelled are a label's attributes, in the forms in which they are asked for.
+type labelled struct {
+	observe metric.MeasurementOption
+	add     []metric.AddOption
+	record  []metric.RecordOption
 }
 
 // label is what is told apart at every attempt.
@@ -35,7 +43,7 @@ func newMetrics(p metric.MeterProvider) *metrics {
 	if p == nil {
 		p = otel.GetMeterProvider() // follows one that is set later
 	}
-	m := &metrics{meter: p.Meter(telemetry.Scope)}
+	m := &metrics{meter: p.Meter(telemetry.Scope), labels: map[label]*labelled{}}
 	counter := func(d telemetry.Metric) metric.Int64Counter {
 		i, err := m.meter.Int64Counter(d.Name, metric.WithUnit(d.Unit), metric.WithDescription(d.About))
 		told(err)
@@ -64,16 +72,23 @@ func told(err error) {
 	}
 }
 
-func (m *metrics) of(l label) metric.MeasurementOption {
-	if o, ok := m.labels.Load(l); ok {
-		return o.(metric.MeasurementOption)
+func (m *metrics) of(l label) *labelled {
+	m.mu.RLock()
+	known := m.labels[l]
+	m.mu.RUnlock()
+	if known != nil {
+		return known
 	}
 	as := []attribute.KeyValue{telemetry.Queue.String(l.queue)}
 	if l.workflow != "" {
 		as = append(as, telemetry.Workflow.String(l.workflow), telemetry.Step.String(l.step), telemetry.Outcome.String(l.outcome))
 	}
-	o, _ := m.labels.LoadOrStore(l, metric.WithAttributeSet(attribute.NewSet(as...)))
-	return o.(metric.MeasurementOption)
+	o := metric.WithAttributeSet(attribute.NewSet(as...))
+	known = &labelled{o, []metric.AddOption{o}, []metric.RecordOption{o}}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.labels[l] = known
+	return known
 }
 
 // caused is what failures are told apart by.
@@ -89,21 +104,25 @@ const mostAttempts = 10
 
 // ended counts an attempt. A nil change, or a lost one: the lease was lost.
 func (m *metrics) ended(g *grant, l *lease, c *change, a answer, outcome string) {
-	ctx, workflow, step := context.Background(), g.bind.workflow, g.name()
+	ctx := context.Background()
+	if !m.transitions.Enabled(ctx) && !m.attempt.Enabled(ctx) { // nobody listens
+		return
+	}
+	workflow, step := g.bind.workflow, g.name()
 	by := m.of(label{workflow, step, g.queue(), outcome})
-	m.transitions.Add(ctx, 1, by)
+	m.transitions.Add(ctx, 1, by.add...)
 	if l != nil {
-		m.attempt.Record(ctx, l.granted.elapsed().Seconds(), by)
+		m.attempt.Record(ctx, l.granted.elapsed().Seconds(), by.record...)
 	}
 	if g.mode == modeAsk {
-		m.asked.Add(ctx, 1, by)
+		m.asked.Add(ctx, 1, by.add...)
 	}
 	if c == nil {
 		return
 	}
 	switch {
 	case a.verdict == verdictLost:
-		m.refusals.Add(ctx, 1, by)
+		m.refusals.Add(ctx, 1, by.add...)
 	case a.verdict != verdictDone:
 	case a.state == stateDead:
 		m.dead.Add(ctx, 1, caused(workflow, step, c.code))
@@ -128,8 +147,8 @@ func (m *metrics) lapsed(r db.RecoverRow, at spot) {
 
 // leased counts an attempt that begins.
 func (m *metrics) leased(g *grant) {
-	if g.hops == 0 { // what is handed over does not wait
-		m.queued.Record(context.Background(), max(g.grantedAt.Sub(g.due).Seconds(), 0), m.of(label{queue: g.queue()}))
+	if g.hops == 0 && m.queued.Enabled(context.Background()) { // what is handed over does not wait
+		m.queued.Record(context.Background(), max(g.grantedAt.Sub(g.due).Seconds(), 0), m.of(label{queue: g.queue()}).record...)
 	}
 }
 

@@ -73,7 +73,7 @@ func (w *worker) observedDatabase() (stop func()) {
 			return
 		}
 		for _, q := range g.queues {
-			by := w.e.metrics.of(label{queue: q.Queue})
+			by := w.e.metrics.of(label{queue: q.Queue}).observe
 			o.ObserveInt64(due, q.Due, by)
 			o.ObserveFloat64(oldest, max(q.Oldest, 0), by)
 			o.ObserveInt64(stranded, q.Stranded, by)

@@ -74,7 +74,8 @@ func (l *planLayout) rest() []planCase {
 		{"Lapsed", true, func(q *db.Queries) error { _, err := q.Lapsed(ctx, 0); return err }},
 		{"StrandedRoutes", false, func(q *db.Queries) error { _, err := q.StrandedRoutes(ctx, 0); return err }},
 		{"OpenSession", false, func(q *db.Queries) error {
-			return q.OpenSession(ctx, db.OpenSessionParams{ID: uuid.New(), Name: "x", Routes: []int32{1}, Floors: []int32{0}, TtlMs: 1000})
+			_, err := q.OpenSession(ctx, db.OpenSessionParams{ID: uuid.New(), Name: "x", Routes: []int32{1}, Floors: []int32{0}, TtlMs: 1000})
+			return err
 		}},
 		{"LastMoved", false, func(q *db.Queries) error { _, err := q.LastMoved(ctx, db.LastMovedParams{ID: l.id(2)}); return err }},
 		{"Retrace", false, func(q *db.Queries) error {

@@ -37,7 +37,8 @@ func parseRefs(s string) (refs, error) {
 }
 
 func (rs refs) String() string {
-	var b []byte
+	var room [64]byte // most are short
+	b := room[:0]
 	for i, r := range rs {
 		if i > 0 {
 			b = append(b, ' ')
@@ -69,13 +70,20 @@ func (rs refs) with(r ref) refs {
 	return append(out, r)
 }
 
-// at keeps what a run at the node still needs.
-func (rs refs) at(node int, b *binding) refs {
-	var out refs
-	for _, r := range rs {
-		if r.what >= 0 && r.what < len(b.lastUse) && b.lastUse[r.what] >= node || r.what == corrected(node) {
-			out = append(out, r)
+// onward is what a run at the node still needs, of these and of r, which
+// replaces what was said of the same.
+func (rs refs) onward(r ref, node int, b *binding) refs {
+	needed := func(r ref) bool {
+		return r.what >= 0 && r.what < len(b.lastUse) && b.lastUse[r.what] >= node || r.what == corrected(node)
+	}
+	out := make(refs, 0, len(rs)+1)
+	for _, o := range rs {
+		if o.what != r.what && needed(o) {
+			out = append(out, o)
 		}
+	}
+	if needed(r) {
+		out = append(out, r)
 	}
 	return out
 }

@@ -203,15 +203,8 @@ func (w *worker) rested(g *grant) bool {
 
 // open begins the span of an attempt.
 func (w *worker) open(g *grant, l *lease) {
-	verb := "step "
-	switch g.mode {
-	case modeAsk:
-		verb = "ask "
-	case modeSettled:
-		verb = "settled "
-	}
 	w.e.metrics.leased(g)
-	_, span := w.e.tracer.Start(under(g.parent), verb+g.name(), trace.WithSpanKind(trace.SpanKindConsumer))
+	_, span := w.e.tracer.Start(under(g.parent), g.spanName(), asConsumer...)
 	l.traced(span)
 	if !span.IsRecording() {
 		return
@@ -225,6 +218,18 @@ func (w *worker) open(g *grant, l *lease) {
 	if s := g.step(); s != nil && s.Effect != plan.NoEffect {
 		span.SetAttributes(telemetry.EffectKey.String(g.keyText()))
 	}
+}
+
+var asConsumer = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer)}
+
+func (g *grant) spanName() string {
+	switch g.mode {
+	case modeAsk:
+		return "ask " + g.name()
+	case modeSettled:
+		return "settled " + g.name()
+	}
+	return g.bind.nodes[g.node].spanName
 }
 
 // described is what every span says of where it stands.

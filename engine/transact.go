@@ -276,5 +276,5 @@ func (w *worker) fence(ctx context.Context, tx pgx.Tx, c *change) (answer, error
 	if len(rows) != 1 || *rows[0].Verdict != verdictDone {
 		return answer{verdict: verdictLost}, nil
 	}
-	return c.doneBy(rows[0], sent), nil
+	return c.doneBy(&rows[0], sent), nil
 }

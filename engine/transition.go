@@ -126,9 +126,9 @@ func (w *worker) avoid(ctx context.Context, shard int16, cs []*change) []*change
 }
 
 func (w *worker) answer(ctx context.Context, q *db.Queries, shard int16, cs []*change, rows []db.TransitionRow, sent moment, busyWait time.Duration) {
-	byJob := map[int64]db.TransitionRow{}
-	for _, r := range rows {
-		byJob[*r.ID] = r
+	byJob := make(map[int64]*db.TransitionRow, len(rows))
+	for i := range rows {
+		byJob[*rows[i].ID] = &rows[i]
 	}
 	var again []*change
 	for _, c := range cs {
@@ -171,7 +171,7 @@ func (w *worker) apart(ctx context.Context, shard int16, cs []*change, wait, bus
 }
 
 // doneBy is the answer to a change that was written by a request sent then.
-func (c *change) doneBy(r db.TransitionRow, sent moment) answer {
+func (c *change) doneBy(r *db.TransitionRow, sent moment) answer {
 	a := answer{verdict: verdictDone, state: text(r.State), sent: sent}
 	if a.state == stateRunning {
 		a.grantedAt, a.term, a.runtime = *r.Now, c.term, c.runtime
@@ -212,17 +212,13 @@ func (w *worker) lookUp(ctx context.Context, q *db.Queries, c *change) (answer, 
 }
 
 func (w *worker) params(shard int16, cs []*change) db.TransitionParams {
-	p := db.TransitionParams{Shard: shard, Owner: w.owner, Encoding: encodingJSON, LeaseMs: ms(plan.DefaultLease), RuntimeMs: ms(plan.DefaultMaxRuntime)}
-	for _, c := range cs {
-		p.Ids = append(p.Ids, c.job)
-		p.Tokens = append(p.Tokens, c.token)
-		p.Requests = append(p.Requests, c.request)
-		p.ToStates = append(p.ToStates, c.to)
-		p.Nodes = append(p.Nodes, int32(c.node))
-		p.Refs = append(p.Refs, c.refs.String())
-		p.Outputs = append(p.Outputs, c.output)
-		p.Results = append(p.Results, c.result)
-		p.More = append(p.More, c.more())
+	n := len(cs)
+	p := db.TransitionParams{Shard: shard, Owner: w.owner, Encoding: encodingJSON, LeaseMs: ms(plan.DefaultLease), RuntimeMs: ms(plan.DefaultMaxRuntime),
+		Ids: make([]int64, n), Tokens: make([]int64, n), Requests: make([]int64, n), ToStates: make([]string, n), Nodes: make([]int32, n),
+		Refs: make([]string, n), Outputs: make([][]byte, n), Results: make([][]byte, n), More: make([]string, n)}
+	for i, c := range cs {
+		p.Ids[i], p.Tokens[i], p.Requests[i], p.ToStates[i], p.Nodes[i] = c.job, c.token, c.request, c.to, int32(c.node)
+		p.Refs[i], p.Outputs[i], p.Results[i], p.More[i] = c.refs.String(), c.output, c.result, c.more()
 	}
 	return p
 }

@@ -90,10 +90,12 @@ func (e *Engine) work(ctx context.Context, left *sync.WaitGroup) (lost bool, err
 	sent := moments()
 	session := e.session()
 	session.ID, session.Routes, session.Floors = w.owner, ids, floors
-	if err := e.db.OpenSession(ctx, session); err != nil {
+	now, err := e.db.OpenSession(ctx, session)
+	if err != nil {
 		return false, fmt.Errorf("pawl: opening a session: %w", err)
 	}
 	w.renewedSession(sent)
+	w.readClock(sent, now)
 	defer e.health.add(w)()
 	defer w.observed()()
 	defer w.observedDatabase()()
@@ -204,7 +206,7 @@ func (w *worker) abandon() {
 		wg.Go(func() {
 			c := l.at.unsure(firstQuestion(l.step), steps.Classify(steps.Uncertain(errors.New("the worker stopped before the step returned"))))
 			a := w.submitWithin(ctx, c)
-			w.report(&l.at, l, c, a)
+			w.report(l.at, l, c, a)
 			if a.verdict == verdictDone {
 				w.tellOthers(c, a.state)
 			}

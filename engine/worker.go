@@ -102,6 +102,7 @@ func (w *worker) submitWithin(ctx context.Context, c *change) answer {
 	}
 	select {
 	case a := <-c.done:
+		answers.Put(c.done) // nobody answers twice
 		if a.verdict == verdictDone {
 			w.e.metrics.committed(since)
 		}

@@ -1,6 +1,7 @@
--- name: OpenSession :exec
+-- name: OpenSession :one
 INSERT INTO pawl.session (id, name, routes, floors, started_at, expires_at, host, pid, build, pawl)
-SELECT @id::uuid, @name::text, @routes::int[], @floors::int[], t.now, pawl.after(t.now, @ttl_ms::bigint), @host::text, @pid::int, @build::text, @pawl::text FROM (SELECT pawl.clock() AS now) t;
+SELECT @id::uuid, @name::text, @routes::int[], @floors::int[], t.now, pawl.after(t.now, @ttl_ms::bigint), @host::text, @pid::int, @build::text, @pawl::text FROM (SELECT pawl.clock() AS now) t
+RETURNING started_at;
 
 -- name: CloseSession :exec
 -- A worker closes its own session when it holds nothing any more.

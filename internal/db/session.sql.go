@@ -42,9 +42,10 @@ func (q *Queries) Notify(ctx context.Context, payload string) error {
 	return err
 }
 
-const openSession = `-- name: OpenSession :exec
+const openSession = `-- name: OpenSession :one
 INSERT INTO pawl.session (id, name, routes, floors, started_at, expires_at, host, pid, build, pawl)
 SELECT $1::uuid, $2::text, $3::int[], $4::int[], t.now, pawl.after(t.now, $5::bigint), $6::text, $7::int, $8::text, $9::text FROM (SELECT pawl.clock() AS now) t
+RETURNING started_at
 `
 
 type OpenSessionParams struct {
@@ -59,8 +60,8 @@ type OpenSessionParams struct {
 	Pawl   string
 }
 
-func (q *Queries) OpenSession(ctx context.Context, arg OpenSessionParams) error {
-	_, err := q.db.Exec(ctx, openSession,
+func (q *Queries) OpenSession(ctx context.Context, arg OpenSessionParams) (time.Time, error) {
+	row := q.db.QueryRow(ctx, openSession,
 		arg.ID,
 		arg.Name,
 		arg.Routes,
@@ -71,7 +72,9 @@ func (q *Queries) OpenSession(ctx context.Context, arg OpenSessionParams) error 
 		arg.Build,
 		arg.Pawl,
 	)
-	return err
+	var started_at time.Time
+	err := row.Scan(&started_at)
+	return started_at, err
 }
 
 const pulse = `-- name: Pulse :one

@@ -88,7 +88,7 @@ func (e *Env) drain(ctx context.Context, s system.System, n int, after func(time
 }
 
 // profile writes what the client's processors do, if that is asked for, until
-// it is told to end.
+// it is told to end; and what has been allocated until then.
 func (e *Env) profile() (end func(), err error) {
 	if e.Profile == "" {
 		return func() {}, nil
@@ -100,6 +100,10 @@ func (e *Env) profile() (end func(), err error) {
 	return sync.OnceFunc(func() {
 		pprof.StopCPUProfile()
 		_ = f.Close()
+		if f, err := os.Create(e.Profile + ".allocs"); err == nil {
+			_ = pprof.Lookup("allocs").WriteTo(f, 0)
+			_ = f.Close()
+		}
 	}), pprof.StartCPUProfile(f)
 }
 
