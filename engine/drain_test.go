@@ -287,22 +287,24 @@ func TestCase26(t *testing.T) {
 			slow, proxy := effProxy(t, url)
 			w := steps.Declare[int, int]("claimed")
 			c := engine.Config{Session: time.Minute, Workflows: []steps.Definition{w.Of(steps.New("step", func(_ context.Context, n int) (int, error) { return n + 1, nil }))}}
-			claiming := make(chan struct{}, 10)
-			var armed atomic.Bool
+			claiming, started := make(chan struct{}, 10), make(chan struct{})
+			var claimed atomic.Bool
 			proxy.OnExecute(func(sql string) pgproxy.Action {
-				// Not one of the claims of an idle worker: the one that gets the jobs.
-				if effStatement(sql, "Claim") && armed.Load() && effScan[int](t, pool, "SELECT count(*) FROM pawl.job WHERE state = 'pending'") == 5 {
-					armed.Store(false)
-					claiming <- struct{}{}
-					return how.action
+				if !effStatement(sql, "Claim") {
+					return pgproxy.Pass
 				}
-				return pgproxy.Pass
+				<-started // the first claim gets the jobs
+				if claimed.Swap(true) {
+					return pgproxy.Pass
+				}
+				claiming <- struct{}{}
+				return how.action
 			})
 			d := launchDrainer(t, slow, c)
 			effUntil(t, "the worker's session", func() bool { return effScan[int](t, pool, "SELECT count(*) FROM pawl.session") == 1 })
-			armed.Store(true)
 			starter := effEngine(t, pool, c)
 			runs, err := engine.StartMany(context.Background(), starter, w, []int{1, 2, 3, 4, 5})
+			close(started)
 			if err != nil {
 				t.Fatal(err)
 			}
