@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -26,19 +27,22 @@ func runList(ctx context.Context, c *call) error {
 	var tags, state texts
 	c.flags.StringVar(&f.Workflow, "workflow", "", "of this workflow")
 	c.flags.Var(&state, "state", "in this `state`, or another if given again: "+strings.Join(states, ", "))
-	c.flags.StringVar(&f.Step, "step", "", "standing, or dead, at this step")
+	c.flags.StringVar(&f.Step, "step", "", "that stands at this step, or died there")
 	c.flags.StringVar(&f.Code, "code", "", "with this `code` of the last error there")
 	c.flags.StringVar(&f.Key, "key", "", "started with this key")
 	c.flags.Var(&tags, "tag", "with this `tag`; given again: with all of them")
 	since := c.flags.String("since", "", "started since this `time`: 2006-01-02, 2006-01-02T15:04:05Z, or an age such as 90m or 7d")
 	until := c.flags.String("until", "", "started before this `time`")
 	before := c.flags.String("before", "", "older than this `run`: the next page")
-	c.flags.IntVar(&f.Limit, "limit", 20, "so `many`, from 1 to 1000")
+	c.flags.IntVar(&f.Limit, "limit", 20, "how many at most, from 1 to 1000")
 	if err := r.noArgs(); err != nil {
 		return err
 	}
 	for _, s := range state {
 		f.States = append(f.States, strings.Split(s, ",")...)
+	}
+	if slices.Contains(f.States, "dead") { // what status calls dead are steps: their runs have failed
+		f.States = append(f.States, "failed")
 	}
 	for _, s := range f.States {
 		if !slices.Contains(states, s) {
@@ -100,8 +104,12 @@ func (p *printer) item(i view.Item) {
 	if i.Stranded {
 		state = "stranded"
 	}
-	p.line("%s  %s %s  %s", i.ID, pad(state, 10), cut(safe(placeName(i.Place)), 32), i.Code)
-	line := "    started " + p.when(i.CreatedAt)
+	line := fmt.Sprintf("%s  %s %s", i.ID, pad(state, 10), cut(safe(placeName(i.Place)), 32))
+	if i.Code != "" {
+		line += "  " + i.Code
+	}
+	p.line("%s", line)
+	line = "    started " + p.when(i.CreatedAt)
 	switch {
 	case !i.EndedAt.IsZero():
 		line += ", ended " + p.when(i.EndedAt)
@@ -115,8 +123,8 @@ func (p *printer) item(i view.Item) {
 	if i.Key != "" {
 		more = append(more, "key "+i.Key)
 	}
-	if i.Owner != "" && (i.State == "failed" || i.State == "uncertain" || i.State == "dead") {
-		more = append(more, "-> "+i.Owner)
+	if i.Owner != "" && i.Code != "" {
+		more = append(more, "owner "+i.Owner)
 	}
 	if len(more) > 0 {
 		p.line("    %s", strings.Join(more, "  "))

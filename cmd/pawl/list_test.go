@@ -50,7 +50,7 @@ func TestList(t *testing.T) {
 			t.Errorf("list %s: %s", c.args, out)
 		}
 	}
-	p.says(p.reads(exitOK, "list", "-code", "EVIL_[2J"), p.runs["evil"]+" failed order/charge EVIL", "key order-2 -> payments")
+	p.says(p.reads(exitOK, "list", "-code", "EVIL_[2J"), p.runs["evil"]+" failed order/charge EVIL", "key order-2 owner payments")
 	// Pages, as JSON: one object a line.
 	seen, before := map[string]bool{}, uuid.Nil
 	for range 4 {

@@ -46,7 +46,7 @@ func (p *runPrinter) job(j view.Job) {
 	}
 	if j.EffectKey != "" {
 		p.line("  effect   key %s", j.EffectKey)
-		p.line("           first granted %s", p.when(j.EffectAt))
+		p.line("           to look for at the other side; first attempt %s", p.when(j.EffectAt))
 	}
 	if j.Total > 0 || j.Done > 0 {
 		p.line("  progress %d of %d, saved %s", j.Done, j.Total, p.when(j.SavedAt))

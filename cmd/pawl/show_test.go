@@ -27,7 +27,7 @@ func TestShow(t *testing.T) {
 		"dead charge #1, took", "permanent DECLINED the bank says no", "input 10 bytes (-payloads shows it)")
 	p.says(p.reads(exitOK, "show", p.runs["provider down"]), "next attempt 2 (1 of 25 transient failures), in", "so far transient failures: 1", "failing since", "retried charge #1")
 	p.says(p.reads(exitOK, "show", "mail-1"), "state uncertain at send, UNKNOWN", "next postmaster: a person says what became of it: the step is Manual (engine.Resolve)",
-		"unknown since", "effect key ", "first granted", "uncertain send #1")
+		"unknown since", "effect key ", "to look for at the other side; first attempt", "uncertain send #1")
 	p.says(p.reads(exitOK, "show", p.runs["asked"]), "next its look-up asks what became of the effect, in", "so far questions: 1", "asking transfer #1", "unknown transfer #1")
 	p.says(p.reads(exitOK, "show", "order-2"), `declined\x1b]0;owned\x07 by\u202ethe bank`, `\nWELL\x9b31m`)
 	if v := p.show("order-2"); v.Timeline[0].Reason != evilText || v.State != "failed" || v.Next == "" || v.Jobs[0].State != "dead" || v.Input != nil {

@@ -52,7 +52,11 @@ func (p statusPrinter) status(s view.Status) {
 		p.line("NOT WELL since %s", p.since(s.Since))
 	}
 	for _, t := range s.Troubles {
-		p.text(2, "! %s", t.What)
+		since := ""
+		if !t.Since.IsZero() {
+			since = ", since " + age(s.At.Sub(t.Since))
+		}
+		p.text(2, "! %s%s", t.What, since)
 	}
 	p.dead(s.Dead)
 	p.effects(s.Effects)
@@ -75,9 +79,9 @@ func (p statusPrinter) some(n int, entry func(i int)) {
 
 // headline is a cause's first line: how many, where, which code, who must look.
 func (p statusPrinter) headline(n int64, at view.Place, code string) {
-	who := ""
+	who := "  no owner"
 	if at.Owner != "" {
-		who = "  -> " + cut(safe(at.Owner), 20)
+		who = "  owner " + cut(safe(at.Owner), 20)
 	}
 	if code == "" {
 		code = "-"
@@ -111,7 +115,7 @@ func (p statusPrinter) dead(causes []view.Cause) {
 		return
 	}
 	p.blank()
-	p.line("DEAD: stays so until a person has mended the cause and replays or cancels")
+	p.line("DEAD: stays so until a person mends the cause and replays or cancels (your code: engine.Replay, Cancel)")
 	p.some(len(causes), func(i int) {
 		c := causes[i]
 		p.headline(c.Count, c.Place, c.Code)
@@ -121,6 +125,7 @@ func (p statusPrinter) dead(causes []view.Cause) {
 		p.line("         last  %s", p.when(c.Last))
 		p.reason(c.Reason)
 		p.line("         pawl show %s", c.Newest)
+		p.others(c.Count, "failed", c.Place, c.Code)
 	})
 }
 
@@ -140,11 +145,23 @@ func (p statusPrinter) effects(effects []view.Effect) {
 		}
 		p.text(9, "next: %s%s", e.What, next)
 		if e.Questions > 0 {
-			p.line("         asked so far: %s", times(e.Questions))
+			asked := "asked so far: " + times(e.Questions)
+			if e.Budget > 0 {
+				asked += fmt.Sprintf(", of %d; then a person must say", e.Budget)
+			}
+			p.line("         %s", asked)
 		}
 		p.reason(e.Reason)
 		p.line("         pawl show %s", e.Oldest)
+		p.others(e.Count, "uncertain", e.Place, e.Code)
 	})
+}
+
+// others tells how to list the runs of a cause, if there are several.
+func (p statusPrinter) others(n int64, state string, at view.Place, code string) {
+	if plain := at.Workflow + at.Step + code; n > 1 && !strings.ContainsFunc(plain, func(r rune) bool { return r <= ' ' || strings.ContainsRune("'\"`$\\;&|<>(){}*?!#~", r) || r > '~' }) {
+		p.text(9, "pawl list -state %s -workflow %s -step %s -code %s", state, at.Workflow, at.Step, code)
+	}
 }
 
 func (p statusPrinter) unclaimed(all []view.Unclaimed) {
@@ -162,6 +179,7 @@ func (p statusPrinter) unclaimed(all []view.Unclaimed) {
 		p.headline(u.Count, u.Place, stranded)
 		p.line("         since %s, in queue %s", p.since(u.Since), u.Queue)
 		p.text(9, "why: %s", u.Why)
+		p.line("         next: nothing until then; it runs as soon as such a worker is there")
 		p.line("         pawl show %s", u.Oldest)
 	})
 }
@@ -175,15 +193,22 @@ func (p statusPrinter) failing(all []view.Failing) {
 	p.some(len(all), func(i int) {
 		f := all[i]
 		p.headline(f.Count, f.Place, f.Code)
-		budget := ""
-		if f.Budget > 0 {
-			budget = fmt.Sprintf(", dead after %d", f.Budget)
+		failed := "failed " + times(f.Attempts)
+		if f.Count > 1 {
+			failed = "failed up to " + times(f.Attempts) + " each"
 		}
-		p.line("         since %s; up to %d attempts%s", p.since(f.First), f.Attempts, budget)
+		if f.Budget > 0 {
+			failed += fmt.Sprintf(", dead after %d", f.Budget)
+		}
+		if !f.GivesUp.IsZero() {
+			failed += ", or " + age(f.GivesUp.Sub(f.First)) + " after the first"
+		}
+		p.line("         since %s; %s", p.since(f.First), failed)
 		if !f.Next.IsZero() {
 			p.line("         next  %s", p.when(f.Next))
 		}
 		p.reason(f.Reason)
 		p.line("         pawl show %s", f.Oldest)
+		p.others(f.Count, "scheduled", f.Place, f.Code)
 	})
 }

@@ -30,7 +30,7 @@ func (p statusPrinter) workers(all []view.Worker) {
 	}
 	slices.SortFunc(names, func(a, b string) int { return cmp.Or(builds[b]-builds[a], strings.Compare(a, b)) })
 	for _, b := range names {
-		p.line("%7d  %s", builds[b], b)
+		p.line("%7d  built from %s", builds[b], b)
 	}
 	// Those that are not well come first.
 	slices.SortStableFunc(all, func(a, b view.Worker) int { return strings.Compare(b.State, a.State) })
@@ -44,9 +44,11 @@ func (p statusPrinter) workers(all []view.Worker) {
 		case "silent":
 			p.line("  SILENT %s, holds %d", where, w.Running)
 			p.line("         no word since %s: stopped, cut off or killed", p.since(w.LapsedAt))
+			p.line("         what it holds others take back; start it again if it is to be there")
 		default:
 			p.line("  gone   %s", where)
 			p.line("         its session lapsed %s; its jobs were taken back", p.when(w.LapsedAt))
+			p.line("         start it again if it is to be there")
 		}
 	})
 }
@@ -94,6 +96,9 @@ func (p statusPrinter) database(s view.Status) {
 		snapshot = "not to be seen by this role: GRANT pg_monitor"
 	}
 	p.text(2, "oldest snapshot: %s", snapshot)
+	if d.Snapshot != nil {
+		p.line("    rows that die meanwhile can't be cleared away; trouble from half an hour on")
+	}
 	vacuumed := "not vacuumed yet"
 	if !d.VacuumedAt.IsZero() {
 		vacuumed = "vacuumed " + p.when(d.VacuumedAt)

@@ -83,10 +83,10 @@ func TestStatusTrouble(t *testing.T) {
 	p.snapshot("report\x1b[1m")
 	p.hours("2 hours")
 	out := p.reads(exitFailed, "status")
-	p.says(out, "NOT WELL since 2h", "! 2 runs have failed: replay or cancel", "! 1 effect waits for a person", "! 1 effect is due to be asked about, and nobody asks",
+	p.says(out, "NOT WELL since 2h", "! 2 runs have failed and wait for a person: replay or cancel, since 2h", "! 1 effect waits for a person", "! 1 effect is due to be asked about, and nobody asks",
 		"! a session holds an old snapshot",
-		"1 order/charge DECLINED -> payments", "says: the bank says no", "pawl show "+p.runs["declined"],
-		"mail/send UNKNOWN -> postmaster", "next: a person says what became of it: the step is Manual", "says: no answer came", "pawl show "+p.runs["lost"],
+		"1 order/charge DECLINED owner payments", "says: the bank says no", "pawl show "+p.runs["declined"],
+		"mail/send UNKNOWN owner postmaster", "next: a person says what became of it: the step is Manual", "says: no answer came", "pawl show "+p.runs["lost"],
 		"later/transfer UNKNOWN", "its look-up is due, and no worker asks", "pawl show "+p.runs["asked"],
 		"NOBODY TAKES", "why: no worker is alive: start one", "pawl show "+p.runs["provider down"],
 		"FAILING: is tried again", "RETRY_AFTER", "says: connection refused", "oldest snapshot: session postgres report")
@@ -156,8 +156,8 @@ func TestStatusUnclaimed(t *testing.T) {
 		}
 	}
 	out := p.reads(exitFailed, "status", "-all")
-	p.says(out, "4 jobs are due that no live worker takes", "STRANDED", `no live worker has workflow "mail": see Config.Workflows`,
-		"has this workflow, but not the graph that this run was started with", `knows this workflow only from step "ship" on`, `no live worker serves queue "a": see Config.Queues`)
+	p.says(out, "4 jobs are due that no live worker takes", "STRANDED", `no live worker has workflow "mail": deploy one that names it in Config.Workflows`,
+		"has this workflow, but not the graph that this run was started with", `knows this workflow only from step "ship" on`, `no live worker serves queue "a": start one whose Config.Queues is empty or names it`)
 	p.says(p.reads(exitOK, "list", "-state", "stranded"), p.runs["no such step"], "order/weigh", p.runs["no such graph"], "stranded")
 	p.says(p.reads(exitOK, "show", p.runs["no such step"]), `it is due and nobody takes it: the live workers' code knows this workflow only from step "ship" on`)
 	if s := p.status(); len(s.Unclaimed) != 4 {

@@ -45,13 +45,16 @@ func runTail(ctx context.Context, c *call) error {
 		return err
 	}
 	p, day := &printer{w: c.out}, ""
+	if !*r.json {
+		p.line("following what is committed, all times UTC; Ctrl-C ends it")
+	}
 	return t.Follow(ctx, pool, func(e view.Event) error {
 		if *r.json {
 			return printJSON(c.out, e)
 		}
 		if d := e.At.Format("2006-01-02"); d != day {
 			day = d
-			p.line("%s, all times UTC", d)
+			p.line("%s", d)
 		}
 		p.transition(e, t.Run == uuid.Nil)
 		return p.err

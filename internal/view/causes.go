@@ -20,7 +20,7 @@ func (r *Reader) dead(ctx context.Context, s *Status) error {
 		n, first = n+c.Jobs, earliest(first, c.First.UTC())
 	}
 	if n > 0 {
-		s.trouble("dead", first, "%s: replay or cancel", counted(n, causesMost, "run has failed", "runs have failed"))
+		s.trouble("dead", first, "%s: replay or cancel", counted(n, causesMost, "run has failed and waits for a person", "runs have failed and wait for a person"))
 	}
 	return err
 }
@@ -32,6 +32,9 @@ func (r *Reader) failing(ctx context.Context, s *Status) error {
 		f := Failing{Place: r.place(c.Definition, c.Node), Code: c.Code, Count: c.Jobs, First: c.First.UTC(), Next: soon(c.Next), Attempts: int(c.Attempts), Oldest: c.RunID}
 		if set, ok := r.setting(c.Definition, f.Step); ok {
 			f.Budget = set.Retry.Attempts
+			if within := set.Retry.WithinMs; within > 0 && !f.First.IsZero() {
+				f.GivesUp = f.First.Add(time.Duration(within) * time.Millisecond)
+			}
 		}
 		s.Failing = append(s.Failing, f)
 	}
@@ -57,6 +60,9 @@ func (r *Reader) effects(ctx context.Context, s *Status) error {
 			Questions: int(c.Questions), Oldest: c.RunID}
 		e.Late = !e.Person && s.At.Sub(e.Next) > lateAfter
 		set, _ := r.setting(c.Definition, e.Step)
+		if set.Questions != nil && !e.Person {
+			e.Budget = set.Questions.Attempts
+		}
 		e.What = r.question(e, set)
 		switch {
 		case e.Person:
@@ -87,7 +93,7 @@ func (r *Reader) question(e Effect, set plan.Settings) string {
 	case e.Late:
 		return "its look-up is due, and no worker asks: is one that knows the step alive?"
 	}
-	return "its look-up asks the target again"
+	return "its look-up asks the other side again"
 }
 
 // reasonsMost is of how many causes of each kind the last error is told.

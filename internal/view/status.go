@@ -50,6 +50,7 @@ type Failing struct {
 	Next     time.Time `json:"next,omitzero"` // the next attempt
 	Attempts int       `json:"attempts"`      // at most so far
 	Budget   int       `json:"budget,omitempty"`
+	GivesUp  time.Time `json:"gives_up_at,omitzero"` // by time, the first of them
 	Oldest   uuid.UUID `json:"oldest_run"`
 	Reason   string    `json:"reason,omitempty"` // the oldest run's
 }
@@ -64,7 +65,8 @@ type Effect struct {
 	Last      time.Time `json:"last"`
 	Next      time.Time `json:"next,omitzero"` // the next question
 	Questions int       `json:"questions"`     // asked at most so far
-	Late      bool      `json:"late"`          // the question is due, and nobody asks
+	Budget    int       `json:"budget,omitempty"`
+	Late      bool      `json:"late"` // the question is due, and nobody asks
 	What      string    `json:"what_next"`
 	Oldest    uuid.UUID `json:"oldest_run"`
 	Reason    string    `json:"reason,omitempty"` // the oldest run's

@@ -57,9 +57,13 @@ func (r *Reader) why(alive []Worker, def int64, queue string, floor int32) (stra
 	case floor > 0:
 		return true, fmt.Sprintf("the live workers' code knows this workflow only from step %q on: deploy a build that has this step, or Formerly", d.step(floor))
 	case has(func(w Worker) bool { return slices.Contains(w.definitions, def) }):
-		return false, fmt.Sprintf("no live worker serves queue %q: see Config.Queues", queue)
+		return false, fmt.Sprintf("no live worker serves queue %q: start one whose Config.Queues is empty or names it", queue)
 	case has(func(w Worker) bool { return slices.Contains(w.Workflows, d.workflow) }):
 		return true, "the live workers' code has this workflow, but not the graph that this run was started with"
 	}
-	return true, fmt.Sprintf("no live worker has workflow %q: see Config.Workflows", d.workflow)
+	why = fmt.Sprintf("no live worker has workflow %q: deploy one that names it in Config.Workflows", d.workflow)
+	if !has(func(w Worker) bool { return slices.Contains(w.Queues, queue) }) {
+		why += fmt.Sprintf(", and serves queue %q, which none does either", queue)
+	}
+	return true, why
 }
